@@ -1,0 +1,1 @@
+"""Measure speed and memory as ratios inside one run."""

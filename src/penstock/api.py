@@ -1,0 +1,227 @@
+"""The front door: check what is given, call one function."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engine import compare as comparing
+from penstock.engine import pump
+from penstock.engine.operator import Join, settings_of
+from penstock.engine.pump import Result
+from penstock.errors import InputError, PolicyError
+from penstock.policies import registry
+from penstock.policies.registry import Policy
+from penstock.policies.statistics import Table
+from penstock.quality.books import Report
+from penstock.streams.times import Rows
+
+
+def join(
+    left: Any,
+    right: Any,
+    *,
+    on: Any,
+    time: Any,
+    window: Any,
+    lateness: Any = 0,
+    memory: Any = None,
+    split: Any = "shared",
+    policy: Any = "auto",
+    importance: Any = None,
+    combine: str = "min",
+    cpu: Any = None,
+    per_key: int | None = None,
+    shards: int | None = None,
+    seed: int = 0,
+    how: str = "inner",
+) -> Any:
+    """Join two streams over a sliding window, inside a memory budget.
+
+    The idea: when the window needs more rows than the budget, the rows that matter least are given up; the
+    result is a subset of the exact join.
+
+    Parameters:
+        left, right: Arrow tables or pandas DataFrames, each in order of time.
+        on: a column, a list of columns, ("left", "right"), or a list of such pairs. Null keys join nothing.
+        time: the event-time column, or ("left", "right"); integers are ticks, timestamps are timestamps.
+        window: a span ("10 minutes"), ``pen.rows(400)``, a number of ticks, or a pair (left, right). Half-open:
+            the older row must be less than its side's span old.
+        lateness: how late a row may be and still join, in the words of `window`.
+        memory: rows kept over both sides; "512MB" (Arrow bytes plus 96 a row, MB = 10**6); None = exact.
+        split: "shared" (one pool), "fixed" (half each; the left gets the odd row), or (left_rows, right_rows).
+        policy: a name or an object made by ``pen.policy``; "auto" is ``prob`` with decayed counts.
+        importance: a column of numbers, or ("left", "right"); adds the column `importance` to the result.
+        combine: how the importances of a pair become one: "min", "sum", "product", "max" or "mean".
+        cpu: a CPU budget; not available yet.
+        per_key: at most this many rows of one key and side are kept; the oldest leave first.
+        shards: on Spark only.
+        seed: for policies that draw lots.
+        how: "inner"; others are refused, since after shedding a null row could be false.
+
+    Returns:
+        The joined rows, of the same kind as `left`: keys first and once (unless `on` names pairs), then the left
+        columns, then the right ones; names that clash end in `_left` and `_right`.
+
+    Cost: O(1 + matches) per row, plus O(log) per row given up.
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> calls = pa.table({"ts": [1, 2, 3], "person": ["ann", "bob", "ann"]})
+        >>> trades = pa.table({"ts": [2, 4], "person": ["ann", "ann"], "amount": [10, 20]})
+        >>> pen.join(calls, trades, on="person", time="ts", window=3).to_pylist()
+        [{'person': 'ann', 'ts_left': 1, 'ts_right': 2, 'amount': 10}, \
+{'person': 'ann', 'ts_left': 3, 'ts_right': 2, 'amount': 10}, \
+{'person': 'ann', 'ts_left': 3, 'ts_right': 4, 'amount': 20}]
+
+    References: das2003.
+    """
+    arguments = dict(locals())
+    del arguments["left"], arguments["right"]
+    return pump.run(left, right, settings_of(arguments), ledger="off").table
+
+
+def run(left: Any, right: Any, **arguments: Any) -> Result:
+    """Join as ``penstock.join`` does, and return the table together with its report and its ledger.
+
+    Parameters:
+        left, right, arguments: as for ``penstock.join``.
+
+    Examples:
+        >>> import penstock as pen
+        >>> from penstock.streams.workloads import zipf
+        >>> streams = zipf(2000, keys=50, seed=7)
+        >>> result = pen.run(streams.left, streams.right, on="key", time="ts", window=400, memory=400)
+        >>> result.report.balanced, result.report.shed["budget"].total == result.ledger.num_rows
+        (True, True)
+    """
+    return pump.run(left, right, settings_of(arguments), ledger="keep")
+
+
+def compare(
+    left: Any,
+    right: Any,
+    *,
+    on: Any,
+    time: Any,
+    window: Any,
+    policies: Sequence[str | Policy],
+    memory: Sequence[Any],
+    split: Any = "shared",
+    lateness: Any = 0,
+    importance: Any = None,
+    combine: str = "min",
+    per_key: int | None = None,
+    count_from: Any = None,
+    seed: int = 0,
+) -> pa.Table:
+    """Score policies and budgets side by side, in one pass over the trace.
+
+    Parameters:
+        left, right, on, time, window, lateness, importance, combine, per_key, seed: as for ``penstock.join``.
+        policies: names or policy objects; "exact" is one of them.
+        memory: a list of budgets.
+        split: a split as for ``penstock.join``, or a list of them.
+        count_from: the first time whose pairs count (warm-up); a pair counts by the time of its later row.
+
+    Returns:
+        One row per policy, split and memory: `policy`, `split`, `memory`, `pairs`, `importance`,
+        `share_of_exact`, `seconds`.
+
+    Examples:
+        >>> import penstock as pen
+        >>> from penstock.streams.workloads import zipf
+        >>> streams = zipf(3000, keys=50, seed=1)
+        >>> table = pen.compare(streams.left, streams.right, on="key", time="ts", window=400,
+        ...                     policies=["rand", "prob", "exact"], memory=[400], count_from=800)
+        >>> rand, prob, exact = table["pairs"].to_pylist()
+        >>> rand < prob < exact
+        True
+    """
+    settings = settings_of(
+        {
+            "on": on,
+            "time": time,
+            "window": window,
+            "lateness": lateness,
+            "importance": importance,
+            "combine": combine,
+            "per_key": per_key,
+            "seed": seed,
+        }
+    )
+    if isinstance(memory, str) or not isinstance(memory, Sequence):
+        raise InputError("memory", repr(memory), "give a list of budgets, e.g. [1000, 2000]")
+    if isinstance(policies, str) or not isinstance(policies, Sequence):
+        raise PolicyError("policies", repr(policies), 'give a list, e.g. ["rand", "prob"]')
+    splits = split if isinstance(split, list) else [split]
+    return comparing.compare(
+        left, right, settings, policies=policies, memory=memory, splits=splits, count_from=count_from
+    )
+
+
+def policy(name: str, **options: Any) -> Policy:
+    """Make a policy object, its options checked.
+
+    Parameters:
+        name: one of ``penstock.policies()``.
+        options: as listed there.
+
+    Examples:
+        >>> import penstock as pen
+        >>> str(pen.policy("life", statistics="window"))
+        'life(statistics=window)'
+    """
+    return registry.policy(name, **options)
+
+
+def policies() -> pa.Table:
+    """List the policies: name, what each does, its paper, its options with their defaults, and its cost.
+
+    Examples:
+        >>> import penstock as pen
+        >>> pen.policies()["name"].to_pylist()
+        ['life', 'oldest', 'prob', 'rand', 'replay']
+    """
+    return pa.Table.from_pylist(
+        [
+            {
+                "name": entry.name,
+                "what": entry.summary,
+                "paper": entry.paper,
+                "options": ", ".join(f"{key}={option.default!r}" for key, option in entry.options.items()),
+                "cost": entry.cost,
+            }
+            for entry in registry.entries()
+        ]
+    )
+
+
+def table(*, left: Mapping[Any, float], right: Mapping[Any, float]) -> Table:
+    """Give arrival probabilities to PROB and LIFE instead of estimating them.
+
+    Parameters:
+        left: how likely each key is to arrive on the left; a missing key means 0. Keys of several columns are
+            tuples, in the order of `on`.
+        right: the same for the right.
+
+    Examples:
+        >>> import penstock as pen
+        >>> str(pen.policy("prob", statistics=pen.table(left={1: 0.9, 2: 0.1}, right={1: 0.5, 2: 0.5})))
+        'prob(statistics=table(2 left, 2 right))'
+    """
+    return Table(left, right)
+
+
+def rows(count: int) -> Rows:
+    """A window over the last `count` rows of a side.
+
+    Examples:
+        >>> import penstock as pen
+        >>> str(pen.rows(400))
+        '400 rows'
+    """
+    return Rows(count)
+
+
+__all__ = ["Join", "Policy", "Report", "Result", "Table", "compare", "join", "policies", "policy", "rows", "run", "table"]

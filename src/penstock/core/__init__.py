@@ -1,0 +1,1 @@
+"""Hold the windows and move one batch through them, on arrays only."""

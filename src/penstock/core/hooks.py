@@ -1,0 +1,115 @@
+"""The questions a kernel asks a policy, bound to the policy's own methods by its type.
+
+A policy is a ``NamedTuple`` of arrays. ``ranks`` on its class says what it puts in order: ``"key"`` (all tuples
+of one key and side share a score; the oldest is the first to go), ``"tuple"`` (each has its own), or ``None`` (it
+names its victims itself). ``fades = True`` says that scores are per tick and count for as long as a tuple has
+left. A ranking policy must have ``score``; one that does not rank must have ``victim``; the rest is optional:
+
+- ``score(windows, side, slot, clock) -> float``: what the tuple is worth; the smallest leaves.
+- ``scale(side) -> float``: what one unit of that side's scores is worth, to compare across the sides.
+- ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
+- ``due(windows, slot, tick) -> bool``: whether the tuple with the smallest score leaves now, budget or not.
+- ``arrive(side, key, clock) -> None``: a tuple arrived.
+- ``forget(side, clock) -> int``: a key whose statistics aged (asked again until it says -1).
+
+Each question is a plain function (the road taken with the JIT off) and an overload of it (the road taken when
+compiled): a method reached through the policy's type is cached like any other code, a function passed as an
+argument is not.
+"""
+
+from typing import Any, NamedTuple
+
+from numba import types
+
+from penstock.core.jit import overload
+from penstock.core.windows import Windows
+
+
+class Unlimited(NamedTuple):
+    """The policy of a join without a budget: nobody is ever given up."""
+
+    nothing: int  # a NamedTuple without fields has no type for the compiler
+
+    def victim(self, windows: Windows, side: int) -> int:  # noqa: ARG002
+        """Return nobody; a kernel asks only when a budget is overrun."""
+        return -1
+
+
+def traits(policy: Any) -> type[Any]:
+    """Return the class of a policy, given the policy or its Numba type."""
+    found: type[Any] = policy.instance_class if isinstance(policy, types.BaseNamedTuple) else type(policy)
+    return found
+
+
+def ranks(policy: Any) -> str | None:
+    """Say what a policy puts in order."""
+    order: str | None = getattr(traits(policy), "ranks", None)
+    return order
+
+
+def fades(policy: Any) -> bool:
+    """Say whether the scores of a policy are per tick of remaining life."""
+    return bool(getattr(traits(policy), "fades", False))
+
+
+def score(policy: Any, windows: Windows, side: int, slot: int, clock: int) -> float:
+    """Ask what a tuple is worth."""
+    worth: float = policy.score(windows, side, slot, clock)
+    return worth
+
+
+@overload(score)
+def _score(policy: Any, windows: Any, side: Any, slot: Any, clock: Any) -> Any:  # noqa: ARG001
+    return traits(policy).score
+
+
+def scale(policy: Any, side: int) -> float:
+    """Ask what one unit of a side's scores is worth."""
+    return policy.scale(side) if hasattr(policy, "scale") else 1.0
+
+
+@overload(scale)
+def _scale(policy: Any, side: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "scale", lambda policy, side: 1.0)  # noqa: ARG005
+
+
+def victim(policy: Any, windows: Windows, side: int) -> int:
+    """Ask a policy that does not rank which tuple to give up."""
+    slot: int = policy.victim(windows, side)
+    return slot
+
+
+@overload(victim)
+def _victim(policy: Any, windows: Any, side: Any) -> Any:  # noqa: ARG001
+    return traits(policy).victim
+
+
+def due(policy: Any, windows: Windows, slot: int, tick: int) -> bool:
+    """Ask whether the tuple with the smallest score leaves now, budget or not."""
+    return policy.due(windows, slot, tick) if hasattr(policy, "due") else False
+
+
+@overload(due)
+def _due(policy: Any, windows: Any, slot: Any, tick: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "due", lambda policy, windows, slot, tick: False)  # noqa: ARG005
+
+
+def arrive(policy: Any, side: int, key: int, clock: int) -> None:
+    """Tell a policy that a tuple arrived."""
+    if hasattr(policy, "arrive"):
+        policy.arrive(side, key, clock)
+
+
+@overload(arrive)
+def _arrive(policy: Any, side: Any, key: Any, clock: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "arrive", lambda policy, side, key, clock: None)  # noqa: ARG005
+
+
+def forget(policy: Any, side: int, clock: int) -> int:
+    """Ask for a key whose statistics aged; -1 when there is none left."""
+    return policy.forget(side, clock) if hasattr(policy, "forget") else -1
+
+
+@overload(forget)
+def _forget(policy: Any, side: Any, clock: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "forget", lambda policy, side, clock: -1)  # noqa: ARG005

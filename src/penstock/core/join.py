@@ -1,0 +1,241 @@
+"""Drive the kernels: make room before they need it, call them until they are done, collect what they wrote."""
+
+from typing import Any
+
+import numpy as np
+
+from penstock.core import heap as heaps
+from penstock.core import windows as store
+from penstock.core.hooks import fades, ranks
+from penstock.core.step import (
+    ARRIVED,
+    COUNTS,
+    EXPIRED,
+    LEDGER_FULL,
+    PAIRS,
+    PAIRS_FULL,
+    POOL_FULL,
+    SHED,
+    Batch,
+    Out,
+    Plan,
+    step,
+    step_uncached,
+)
+from penstock.core.windows import CLOCK, KEYS, LIVE, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Windows
+
+FIRST_KEYS = 1024
+FIRST_SLOTS = 1024
+FEW_KEYS = 1 << 18  # up to so many, ids are cheaper than looking for those no longer needed
+FIRST_PAIRS = 1 << 16
+FIRST_LEDGER = 1 << 12
+NO_INTS: Ints = np.empty(0, np.int64)
+NO_ROWS = Batch(
+    np.empty(0, np.int8), np.empty(0, np.int32), NO_INTS, NO_INTS, NO_INTS, np.empty((0, 2), np.int64), NO_INTS, np.empty(0)
+)
+
+
+class WindowJoin:
+    """The windows of one join with their policy: batches in, pairs of row numbers out.
+
+    Parameters:
+        plan: spans, limits and the rest, as numbers.
+        policy: the arrays of a policy.
+        weighted: 1 if rows bring their own weight, 0 if each weighs 1.
+        important: 1 if rows bring an importance.
+        own: whether the policy is the package's own, so that its kernels may be kept between processes.
+    """
+
+    def __init__(self, plan: Plan, policy: Any, *, weighted: int, important: int, own: bool) -> None:
+        self.plan = plan
+        self.policy = policy
+        self.own = own
+        self.windows = store.empty(keys=FIRST_KEYS, slots=FIRST_SLOTS, weighted=weighted, important=important)
+        self.counts = np.zeros(COUNTS, np.int64)
+        self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
+        self._ledger = np.empty((FIRST_LEDGER, 5), np.int64)
+        self._shed: list[Ints] = []
+        self.rebuild_heap()
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def push(self, batch: Batch, code: Ints) -> tuple[Ints, Ints]:
+        """Take a batch and return the row numbers of its pairs, left and right, as good until the next call.
+
+        The key column of `batch` is filled in here from the codes.
+        """
+        self._reserve(code.size)
+        known = int(self.windows.marks[KEYS])
+        store.find_keys(self.windows, code, batch.key)
+        found = int(self.windows.marks[KEYS])
+        if found > known and hasattr(self.policy, "with_keys"):
+            self.policy.with_keys(known, self.windows.code[known:found])
+        return self._run(batch, ends=0)
+
+    def close(self) -> None:
+        """End the open tick."""
+        self._run(NO_ROWS, ends=1)
+
+    def advance(self, to: int) -> None:
+        """End every tick before `to`: windows in time move on although nothing arrived."""
+        marks = self.windows.marks
+        if to <= marks[TICK]:
+            return
+        self.close()
+        marks[TICK] = to
+        if not self.plan.by_rows:
+            marks[CLOCK : CLOCK + 2] = to - 1
+            self.close()
+
+    def _run(self, batch: Batch, *, ends: int) -> tuple[Ints, Ints]:
+        kernel = step if self.own else step_uncached
+        done = np.array([0, 0, 0, ends], np.int64)
+        chunks: list[Ints] = []
+        while True:
+            out = Out(self._pairs, self._ledger, self.counts, done)
+            why = kernel(self.policy, self.windows, self.heap, self.plan, batch, out)
+            if done[2]:
+                self._shed.append(self._ledger[: done[2]].copy())
+                done[2] = 0
+            if why == PAIRS_FULL:
+                chunks.append(self._pairs[:, : done[1]])
+                self._pairs = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
+                done[1] = 0
+            elif why == LEDGER_FULL:
+                self._ledger = np.empty((2 * self._ledger.shape[0], 5), np.int64)
+            elif why == POOL_FULL:
+                self.windows = store.roomier_pool(self.windows)
+            else:
+                break
+        last = self._pairs[:, : done[1]]
+        if not chunks:
+            return last[0], last[1]
+        chunks.append(last)
+        return np.concatenate([c[0] for c in chunks]), np.concatenate([c[1] for c in chunks])
+
+    # --- room -----------------------------------------------------------------------------------------------------
+
+    def _reserve(self, rows: int) -> None:
+        """Make room for so many new keys and tuples."""
+        windows = self.windows
+        held, slots = store.live(windows), int(windows.marks[SLOTS])
+        repacked = slots > 4 * (held + rows) + FIRST_SLOTS
+        if repacked:
+            windows = store.packed(windows)
+        windows = store.roomier_slots(windows, rows)
+        if windows.marks[OVERFULL] + rows > windows.overfull.size and self.plan.per_key < np.iinfo(np.int64).max:
+            size = 2 * (int(windows.marks[OVERFULL]) + rows)
+            windows = windows._replace(
+                overfull=store.grown(windows.overfull, size, int(windows.marks[OVERFULL]))
+            )
+        swept = windows.marks[KEYS] + rows > windows.code.size
+        if swept:
+            windows = self._sweep(windows, rows)
+        self.windows = windows
+        if ranks(self.policy) and (repacked or swept or 2 * windows.link.shape[0] > self.heap.worth.shape[1]):
+            self.rebuild_heap()
+
+    def _sweep(self, windows: Windows, rows: int) -> Windows:
+        """Drop the keys that hold no tuple and that the policy need not remember."""
+        used = int(windows.marks[KEYS])
+        keep = store.held_keys(windows)
+        if hasattr(self.policy, "remembered"):
+            keep |= self.policy.remembered(used, keep)
+        kept = np.flatnonzero(keep)
+        room = max(windows.code.size, kept.size + max(kept.size, 2 * rows, min(4 * kept.size, FEW_KEYS)))
+        if hasattr(self.policy, "resized"):
+            self.policy = self.policy.resized(kept, room)
+        return store.sweep(windows, keep, room)
+
+    def rebuild_heap(self) -> None:
+        """Lay out the order anew, after key ids, slots or spans changed."""
+        kind = ranks(self.policy)
+        slots = self.windows.link.shape[0]
+        leaves = 1 if kind is None else self.windows.code.size if kind == "key" else slots
+        self.heap = heaps.empty(
+            entries=1 if kind is None else 2 * slots,
+            leaves=leaves,
+            fading=fades(self.policy),
+            span=self.plan.span,
+        )
+        if kind is not None:
+            fill = heaps.fill if self.own else heaps.fill_uncached
+            fill(self.policy, self.windows, self.heap)
+
+    # --- what happened --------------------------------------------------------------------------------------------
+
+    def take_ledger(self) -> Ints:
+        """Return the ledger rows written since the last call, and let go of them."""
+        shed, self._shed = self._shed, []
+        return np.concatenate(shed) if shed else np.empty((0, 5), np.int64)
+
+    def live_rows(self, side: int) -> Ints:
+        """Return the numbers of the rows held on one side, ascending. O(slots)."""
+        slots = int(self.windows.marks[SLOTS])
+        bunch = self.windows.link[:slots, store.BUNCH]
+        mine = (bunch >= 0) & ((bunch & 1) == side)
+        return np.sort(self.windows.stamp[:slots, store.ROW][mine])
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs were emitted."""
+        return int(self.counts[PAIRS])
+
+    @property
+    def tick(self) -> int | None:
+        """The open tick."""
+        tick = int(self.windows.marks[TICK])
+        return None if tick == NO_TICK else tick
+
+    def arrays(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+        """Return all state as arrays by name."""
+        parts = {"windows": self.windows, "policy": self.policy, "plan": self.plan}
+        return {"counts": self.counts, "shed": self.take_back_ledger()} | {
+            name: value for part, members in parts.items() for name, value in flatten(part, members).items()
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray[Any, np.dtype[Any]]]) -> None:
+        """Take over the state that ``arrays`` returned."""
+        self.counts = arrays["counts"]
+        self._shed = [arrays["shed"]] if arrays["shed"].size else []
+        self.windows = unflatten("windows", self.windows, arrays)
+        self.policy = unflatten("policy", self.policy, arrays)
+        self.plan = unflatten("plan", self.plan, arrays)
+        self.rebuild_heap()
+
+    def take_back_ledger(self) -> Ints:
+        """Return the ledger rows not yet taken, and keep them."""
+        shed = self.take_ledger()
+        self._shed = [shed] if shed.size else []
+        return shed
+
+    def balance(self) -> None:
+        """Check that every tuple that came is live, expired or shed."""
+        for side in range(2):
+            shed = int(self.counts[SHED + side :: 2].sum())
+            came = int(self.counts[ARRIVED + side])
+            left = int(self.windows.marks[LIVE + side] + self.counts[EXPIRED + side]) + shed
+            assert came == left, f"books do not balance: {came} came, {left} accounted for"
+
+
+def flatten(name: str, value: Any) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """Return the arrays and numbers in a tuple of tuples by dotted name."""
+    if hasattr(value, "_asdict"):
+        return {
+            key: array for field, inner in value._asdict().items() for key, array in flatten(f"{name}.{field}", inner).items()
+        }
+    return {name: np.asarray(value)}
+
+
+def unflatten(name: str, like: Any, arrays: dict[str, np.ndarray[Any, np.dtype[Any]]]) -> Any:
+    """Return a tuple like this one with the arrays and numbers by dotted name."""
+    if hasattr(like, "_asdict"):
+        return like._replace(
+            **{field: unflatten(f"{name}.{field}", inner, arrays) for field, inner in like._asdict().items()}
+        )
+    if not isinstance(like, np.ndarray):
+        return type(like)(arrays[name])
+    if like.shape != arrays[name].shape:
+        return arrays[name]
+    like[...] = arrays[name]  # in place: some arrays are held in more than one tuple
+    return like

@@ -1,0 +1,416 @@
+"""Move one batch through the windows: probe, enter, and at the end of every tick expire and shed.
+
+A kernel stops where something is missing (room for pairs, for the ledger, for runs) and says so; called again
+with that room it goes on where it stopped. Nothing else is returned: all state is in the arrays.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.hooks import arrive, due, forget, ranks, victim
+from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached
+from penstock.core.heap import Heap, entered, least, lowered, settle
+from penstock.core.windows import (
+    ALIVE,
+    BUNCH,
+    CLOCK,
+    COUNT,
+    HEAD,
+    LIVE,
+    NEWER,
+    NEXT,
+    NO_TICK,
+    NONE,
+    OLDEST,
+    OVERFULL,
+    POS,
+    ROW,
+    START,
+    TICK,
+    USED,
+    Floats,
+    Ints,
+    Windows,
+    append,
+    chain,
+    detach,
+    first,
+    free_slot,
+    make_room,
+    take_slot,
+    unchain,
+)
+
+# why a kernel came back
+DONE, PAIRS_FULL, LEDGER_FULL, POOL_FULL = 0, 1, 2, 3
+# why a tuple was given up before its time; the names are the ledger's
+BUDGET, PER_KEY, LATE = 0, 1, 2
+REASONS = ("budget", "per_key", "late")
+# entries of `counts`; those from ARRIVED on are one per side
+PAIRS, COMPARISONS = 0, 1
+ARRIVED, EXPIRED, SHED = 2, 4, 6
+COUNTS = SHED + 2 * len(REASONS)
+# columns of the ledger
+SIDE, ROW_NUMBER, REASON, SHED_AT, SHED_NEXT = 0, 1, 2, 3, 4
+
+
+# how many rows ahead memory is asked for, once the windows have outgrown the processor's caches
+FAR_AHEAD, NEAR_AHEAD, CACHED = 12, 6, 1 << 16
+
+
+class Batch(NamedTuple):
+    """Rows in order of arrival; null keys and late rows are already taken out."""
+
+    side: npt.NDArray[np.int8]
+    key: npt.NDArray[np.int32]
+    row: Ints  # number within the side
+    tick: Ints  # the newest timestamp seen, this row's included
+    pos: Ints  # what the row's age is counted from: its timestamp, or a row count
+    clock: Ints  # (row, side) -> row counts at the end of the row's tick; empty for windows in time
+    weight: Ints  # units of memory; empty: one each
+    importance: Floats  # empty: none
+
+
+class Plan(NamedTuple):
+    """What was asked for, as numbers."""
+
+    span: Ints  # per side
+    limit: Ints  # per side, in units of memory
+    shared: int  # 1: limit[0] is for both sides together
+    by_rows: int  # 1: windows in rows
+    ahead: int  # a tuple leaves once pos + span <= clock + ahead
+    per_key: int  # most tuples of one key and side
+
+
+class Out(NamedTuple):
+    """Where results go, and how far it is."""
+
+    pairs: Ints  # (side, n) -> row numbers
+    ledger: Ints  # (n, SIDE..SHED_NEXT)
+    counts: Ints
+    done: Ints  # rows of the batch taken, pairs, ledger rows, and 1 if the open tick ends with the batch
+
+
+def tell_entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:
+    """Tell the order that a tuple entered: 1 as the only one of its key, 2 as the oldest, 0 as another."""
+    if ranks(policy) is not None:
+        (_tell_of_key if ranks(policy) == "key" else _tell_of_tuple)(policy, windows, heap, side, slot, opens)
+
+
+def _tell_of_key(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:
+    if opens == 1:
+        entered(policy, windows, heap, side, slot)
+    elif opens == 2:  # a late tuple, older than those that were there
+        lowered(policy, windows, heap, side, np.int64(windows.link[slot, BUNCH]) >> 1)
+
+
+def _tell_of_tuple(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:  # noqa: ARG001
+    entered(policy, windows, heap, side, slot)
+
+
+@overload(tell_entered)
+def _tell_entered(policy: Any, windows: Any, heap: Any, side: Any, slot: Any, opens: Any) -> Any:  # noqa: ARG001
+    if ranks(policy) is None:
+        return lambda policy, windows, heap, side, slot, opens: None  # noqa: ARG005
+    return _tell_of_key if ranks(policy) == "key" else _tell_of_tuple
+
+
+def tell_lowered(policy: Any, windows: Windows, heap: Heap, side: int, key: int) -> None:
+    """Tell the order that the score of a key fell."""
+    if ranks(policy) == "key":
+        lowered(policy, windows, heap, side, key)
+
+
+@overload(tell_lowered)
+def _tell_lowered(policy: Any, windows: Any, heap: Any, side: Any, key: Any) -> Any:  # noqa: ARG001
+    if ranks(policy) == "key":
+        return lambda policy, windows, heap, side, key: lowered(policy, windows, heap, side, key)
+    return lambda policy, windows, heap, side, key: None  # noqa: ARG005
+
+
+def choose(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
+    """Return the next victim on one side, or (side = -1) on either."""
+    return (_by_rank if ranks(policy) else _by_policy)(policy, windows, heap, side)
+
+
+def _by_rank(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
+    return least(policy, windows, heap, side)
+
+
+def _by_policy(policy: Any, windows: Windows, heap: Heap, side: int) -> int:  # noqa: ARG001
+    return victim(policy, windows, side)
+
+
+@overload(choose)
+def _choose(policy: Any, windows: Any, heap: Any, side: Any) -> Any:  # noqa: ARG001
+    return _by_rank if ranks(policy) else _by_policy
+
+
+def overdue(policy: Any, windows: Windows, heap: Heap) -> int:
+    """Return a tuple that leaves now by the policy's word, budget or not; -1 if there is none."""
+    return _least_due(policy, windows, heap) if hasattr(policy, "due") else NONE
+
+
+def _least_due(policy: Any, windows: Windows, heap: Heap) -> int:
+    for side in range(2):
+        slot = least(policy, windows, heap, side)
+        if slot >= 0 and due(policy, windows, slot, windows.marks[TICK]):
+            return slot
+    return np.int64(NONE)
+
+
+@overload(overdue)
+def _overdue(policy: Any, windows: Any, heap: Any) -> Any:  # noqa: ARG001
+    if hasattr(policy.instance_class, "due"):
+        return _least_due
+    return lambda policy, windows, order: NONE  # noqa: ARG005
+
+
+@part
+def forget_aged(policy: Any, windows: Windows, heap: Heap) -> None:
+    """Let statistics forget what is too old for them."""
+    for side in range(2):
+        key = forget(policy, side, windows.marks[CLOCK + side])
+        while key >= 0:
+            tell_lowered(policy, windows, heap, 1 - side, key)
+            key = forget(policy, side, windows.marks[CLOCK + side])
+
+
+@part
+def remove(windows: Windows, slot: int) -> None:
+    """Take a tuple out of the windows."""
+    bunch = np.int64(windows.link[slot, BUNCH])
+    side = bunch & 1
+    detach(windows, bunch, slot)
+    unchain(windows, side, slot)
+    windows.marks[LIVE + side] -= 1
+    if windows.weight.size > 1:
+        windows.marks[USED + side] -= windows.weight[slot]
+    free_slot(windows, slot)
+
+
+@part
+def shed(windows: Windows, out: Out, slot: int, reason: int) -> bool:
+    """Give a tuple up and enter it in the ledger; False if the ledger is full."""
+    at = out.done[2]
+    if at == out.ledger.shape[0]:
+        return False
+    side = np.int64(windows.link[slot, BUNCH]) & 1
+    entry = out.ledger[at]
+    entry[SIDE] = side
+    entry[ROW_NUMBER] = windows.stamp[slot, ROW]
+    entry[REASON] = reason
+    entry[SHED_AT] = windows.marks[TICK]
+    entry[SHED_NEXT] = windows.marks[NEXT + 1 - side]
+    out.done[2] = at + 1
+    out.counts[SHED + 2 * reason + side] += 1
+    remove(windows, slot)
+    return True
+
+
+@part
+def expire(windows: Windows, plan: Plan, counts: Ints) -> None:
+    """Let go of the tuples that can meet nobody at a later tick."""
+    marks, stamp, link = windows.marks, windows.stamp, windows.link
+    for side in range(2):
+        until = marks[CLOCK + side] + plan.ahead - plan.span[side]
+        slot = marks[OLDEST + side]
+        while slot >= 0 and stamp[slot, POS] <= until:
+            following = link[slot, NEWER]
+            if following >= 0:
+                prefetch(windows.runs, np.int64(link[following, BUNCH]))
+            remove(windows, slot)
+            counts[EXPIRED + side] += 1
+            slot = following
+
+
+@part
+def overfull(windows: Windows, plan: Plan) -> int:
+    """Return the oldest tuple of a key that holds more than its cap; -1 if there is none."""
+    marks = windows.marks
+    while marks[OVERFULL] > 0:
+        bunch = np.int64(windows.overfull[marks[OVERFULL] - 1])
+        if windows.runs[bunch, ALIVE] > plan.per_key:
+            return first(windows, bunch)
+        marks[OVERFULL] -= 1
+    return np.int64(NONE)
+
+
+@part
+def over_budget(policy: Any, windows: Windows, heap: Heap, plan: Plan) -> int:
+    """Return the victim of a pool that holds more than its limit; -1 if there is none."""
+    held = USED if windows.weight.size > 1 else LIVE
+    left, right = windows.marks[held], windows.marks[held + 1]
+    if plan.shared:
+        pool = -1 if left + right > plan.limit[0] else -2
+    else:
+        pool = 0 if left > plan.limit[0] else 1 if right > plan.limit[1] else -2
+    return choose(policy, windows, heap, pool) if pool > -2 else np.int64(NONE)
+
+
+@part
+def close_tick(policy: Any, windows: Windows, heap: Heap, plan: Plan, out: Out) -> bool:
+    """End a tick: expire, then shed until caps, schedule and budget hold; False if the ledger is full."""
+    expire(windows, plan, out.counts)
+    for side in range(2):
+        settle(policy, windows, heap, side)
+    while True:
+        reason = PER_KEY
+        slot = overfull(windows, plan)
+        if slot < 0:
+            reason = BUDGET
+            slot = overdue(policy, windows, heap)
+        if slot < 0:
+            slot = over_budget(policy, windows, heap, plan)
+        if slot < 0:
+            return True
+        if not shed(windows, out, slot, reason):
+            return False
+
+
+@part
+def meets(windows: Windows, plan: Plan, side: int, at: int, slot: int) -> bool:
+    """Say whether a row of one side, at a clock, meets a tuple of the other: the older one is young enough."""
+    age = at - windows.stamp[slot, POS]
+    return age < plan.span[1 - side] and -age < plan.span[side]
+
+
+@part
+def probe(windows: Windows, plan: Plan, out: Out, side: int, bunch: int, at: int, row: int, n: int) -> int:
+    """Emit the tuples of a bunch that a row of the other side meets, from pair n on; returns the pairs so far.
+
+    There is room for all of them.
+    """
+    runs, pool, rows = windows.runs, windows.pool, windows.rows
+    count = np.int64(runs[bunch, COUNT])
+    mine, theirs = out.pairs[side], out.pairs[1 - side]
+    if runs[bunch, HEAD] < 0:
+        slot = np.int64(runs[bunch, START])
+        if meets(windows, plan, side, at, slot):
+            mine[n] = row
+            theirs[n] = windows.stamp[slot, ROW]
+            n += 1
+        return n
+    start = np.int64(runs[bunch, START]) + runs[bunch, HEAD]
+    if (
+        runs[bunch, ALIVE] == count
+        and meets(windows, plan, side, at, np.int64(pool[start]))
+        and meets(windows, plan, side, at, np.int64(pool[start + count - 1]))
+    ):  # a run is in order of time: between two that meet, all do
+        for i in range(count):
+            mine[n + i] = row
+            theirs[n + i] = rows[start + i]
+        return n + count
+    for entry in range(start, start + count):
+        slot = np.int64(pool[entry])
+        if slot >= 0 and meets(windows, plan, side, at, slot):
+            mine[n] = row
+            theirs[n] = rows[entry]
+            n += 1
+    return n
+
+
+@part
+def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i: int) -> None:
+    """Put row i of a batch into the windows."""
+    marks = windows.marks
+    side, key = np.int64(batch.side[i]), np.int64(batch.key[i])
+    bunch = 2 * key + side
+    slot = take_slot(windows)
+    windows.stamp[slot, POS] = batch.pos[i]
+    windows.stamp[slot, ROW] = batch.row[i]
+    marks[LIVE + side] += 1
+    if windows.weight.size > 1:
+        windows.weight[slot] = batch.weight[i]
+        marks[USED + side] += batch.weight[i]
+    if windows.importance.size > 0:
+        windows.importance[slot] = batch.importance[i]
+    chain(windows, side, slot)
+    append(windows, bunch, slot)
+    alive = windows.runs[bunch, ALIVE]
+    opens = 1 if alive == 1 else 2 if first(windows, bunch) == slot else 0
+    tell_entered(policy, windows, heap, side, slot, opens)
+    if alive > plan.per_key:
+        windows.overfull[marks[OVERFULL]] = bunch
+        marks[OVERFULL] += 1
+
+
+@part
+def look_ahead(windows: Windows, batch: Batch, i: int) -> None:
+    """Ask for the memory that rows soon to come will touch."""
+    if i + FAR_AHEAD < batch.key.size:
+        prefetch(windows.runs, 2 * np.int64(batch.key[i + FAR_AHEAD]))
+    if i + NEAR_AHEAD < batch.key.size:
+        other = 2 * np.int64(batch.key[i + NEAR_AHEAD]) + 1 - batch.side[i + NEAR_AHEAD]
+        if windows.runs[other, COUNT] > 0:
+            start = np.int64(windows.runs[other, START])
+            if windows.runs[other, HEAD] < 0:
+                prefetch(windows.stamp, start)
+            else:
+                prefetch(windows.pool, start + windows.runs[other, HEAD])
+
+
+@part
+def open_tick(windows: Windows, plan: Plan, batch: Batch, i: int) -> None:
+    """Set the clocks to the tick of row i."""
+    marks = windows.marks
+    marks[TICK] = batch.tick[i]
+    for side in range(2):
+        marks[CLOCK + side] = batch.clock[i, side] if plan.by_rows else batch.tick[i]
+
+
+@kernel
+def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, out: Out) -> int:
+    """Take the rows of a batch from ``out.done[0]`` on; returns why it stopped.
+
+    Cost per row: O(1 + matches) to probe and enter, and O(1) amortised to expire; a victim costs
+    O(log tuples) for ranking policies.
+    """
+    policy, windows, heap, plan = borrowed(policy), borrowed(windows), borrowed(heap), borrowed(plan)
+    batch, out = borrowed(batch), borrowed(out)
+    marks, runs = windows.marks, windows.runs
+    large = windows.link.shape[0] > CACHED
+    why = DONE
+    n = out.done[1]
+    compared = 0
+    begin = out.done[0]
+    i = begin
+    while i < batch.key.size:
+        if large:
+            look_ahead(windows, batch, i)
+        if batch.tick[i] > marks[TICK]:
+            if marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
+                why = LEDGER_FULL
+                break
+            open_tick(windows, plan, batch, i)
+            forget_aged(policy, windows, heap)
+        side, key = np.int64(batch.side[i]), np.int64(batch.key[i])
+        other = 2 * key + 1 - side
+        count = runs[other, COUNT]
+        if n + count > out.pairs.shape[1]:
+            why = PAIRS_FULL
+            break
+        if not make_room(windows, 2 * key + side):
+            why = POOL_FULL
+            break
+        marks[NEXT + side] = batch.row[i] + 1
+        if count > 0:
+            at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
+            n = probe(windows, plan, out, side, other, at, batch.row[i], n)
+            compared += count
+        arrive(policy, side, key, marks[CLOCK + side])
+        enter(policy, windows, heap, plan, batch, i)
+        out.counts[ARRIVED + side] += 1
+        i += 1
+    if why == DONE and out.done[3] and marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
+        why = LEDGER_FULL
+    out.counts[PAIRS] += n - out.done[1]
+    out.counts[COMPARISONS] += compared
+    out.done[0] = i
+    out.done[1] = n
+    return why
+
+
+step_uncached = uncached(step)

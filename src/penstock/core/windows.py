@@ -1,0 +1,497 @@
+"""Hold the live tuples of both sides: their keys, their order in time, and each key's tuples in a run.
+
+Three structures share the tuples, each a few arrays:
+
+- *keys*: a hash table from 64-bit codes to small key ids. Ids are given in order of first sight and stay until
+  a sweep drops the ids that nobody needs.
+- *slots*: one tuple each, on a free list, chained per side from the oldest to the newest.
+- *runs*: the tuples of one key and side (a *bunch*, numbered ``2 * key + side``), oldest first, contiguous, so
+  that probing reads forward. A single tuple needs no block: the run's START is its slot.
+
+A kernel never allocates: it stops and says what is missing, and ``roomier`` makes room.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.jit import borrowed, kernel, part, prefetch
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+LEFT, RIGHT = 0, 1
+
+# columns of `stamp`: when the tuple counts from (a timestamp, or a row count), and its number within its side
+POS, ROW = 0, 1
+# columns of `link`: the tuple's bunch (-1: the slot is free), its place in the run, and its neighbours in time
+BUNCH, PLACE, OLDER, NEWER = 0, 1, 2, 3
+# columns of `runs`: block (or single slot), first entry in it (-1: no block), entries from there, live entries
+START, HEAD, COUNT, ALIVE = 0, 1, 2, 3
+# entries of `marks`; those that end in a plural are one per side
+KEYS, SLOTS, FREE, TOP, TICK, OVERFULL = 0, 1, 2, 3, 4, 5
+OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT = 6, 8, 10, 12, 14, 16
+MARKS = 18
+
+NONE = -1
+NO_TICK = np.iinfo(np.int64).min
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+SIZES = 31
+SMALL = 2  # the first block of a run has room for 2**SMALL tuples
+
+
+class Windows(NamedTuple):
+    """The live tuples of both sides."""
+
+    table: Words  # hash slot -> key id, or -1
+    code: Ints  # key id -> 64-bit code
+    runs: Words  # (bunch, START..ALIVE)
+    pool: Words  # blocks of runs: [log2 of the capacity, entry, entry, ...]; an entry is a slot, or -1: it left
+    rows: Ints  # the row number of each entry, so that probing copies a run without looking at its slots
+    blocks: Words  # log2(capacity) -> first free block
+    stamp: Ints  # (slot, POS..ROW)
+    link: Words  # (slot, BUNCH..NEWER)
+    weight: Ints  # slot -> units of memory; one element: every tuple weighs that
+    importance: Floats  # slot -> importance; empty: none was given
+    overfull: Words  # bunches that may hold more than `per_key` tuples
+    marks: Ints
+
+
+def empty(*, keys: int, slots: int, weighted: int, important: int) -> Windows:
+    """Return windows with room for so many keys and tuples."""
+    marks = np.zeros(MARKS, np.int64)
+    marks[FREE] = NONE
+    marks[TICK] = NO_TICK
+    marks[OLDEST : OLDEST + 2] = NONE
+    marks[NEWEST : NEWEST + 2] = NONE
+    return Windows(
+        table=np.full(4 * keys, NONE, np.int32),
+        code=np.empty(keys, np.int64),
+        runs=np.zeros((2 * keys, 4), np.int32),
+        pool=np.empty(slots, np.int32),
+        rows=np.empty(slots, np.int64),
+        blocks=np.full(SIZES, NONE, np.int32),
+        stamp=np.empty((slots, 2), np.int64),
+        link=np.full((slots, 4), NONE, np.int32),
+        weight=np.empty(slots, np.int64) if weighted else np.ones(1, np.int64),
+        importance=np.empty(slots if important else 0, np.float64),
+        overfull=np.empty(16, np.int32),
+        marks=marks,
+    )
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------
+
+
+@part
+def home(table: Words, code: int) -> int:
+    """Return where the search for a code starts: the top bits of a multiplicative hash."""
+    return np.int64((np.uint64(code) * GOLDEN) >> np.uint64(32)) & (table.size - 1)
+
+
+@kernel
+def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
+    """Write the key id of every code, new ids for new codes; there must be room for all of them."""
+    windows, codes, keys = borrowed(windows), borrowed(codes), borrowed(keys)
+    table, code, marks = windows.table, windows.code, windows.marks
+    for i in range(codes.size):
+        if i + 16 < codes.size:
+            prefetch(table, home(table, codes[i + 16]))
+        at = home(table, codes[i])
+        while table[at] >= 0 and code[table[at]] != codes[i]:
+            at = (at + 1) & (table.size - 1)
+        if table[at] < 0:
+            new = marks[KEYS]
+            table[at] = new
+            code[new] = codes[i]
+            runs = windows.runs
+            for bunch in (2 * new, 2 * new + 1):
+                runs[bunch, HEAD] = NONE
+                runs[bunch, COUNT] = 0
+                runs[bunch, ALIVE] = 0
+            marks[KEYS] = new + 1
+        keys[i] = table[at]
+
+
+# --- slots --------------------------------------------------------------------------------------------------------
+
+
+@part
+def take_slot(windows: Windows) -> int:
+    """Return a free slot; there must be one."""
+    marks, link = windows.marks, windows.link
+    slot = marks[FREE]
+    if slot >= 0:
+        marks[FREE] = link[slot, NEWER]
+    else:
+        slot = marks[SLOTS]
+        marks[SLOTS] = slot + 1
+    return slot
+
+
+@part
+def free_slot(windows: Windows, slot: int) -> None:
+    """Give a slot back."""
+    windows.link[slot, BUNCH] = NONE
+    windows.link[slot, NEWER] = windows.marks[FREE]
+    windows.marks[FREE] = slot
+
+
+@part
+def chain(windows: Windows, side: int, slot: int) -> None:
+    """Put a tuple at its place in the order of time: last, unless it is late."""
+    link, stamp, marks = windows.link, windows.stamp, windows.marks
+    older = marks[NEWEST + side]
+    newer = NONE
+    while older >= 0 and stamp[older, POS] > stamp[slot, POS]:
+        newer = older
+        older = link[older, OLDER]
+    link[slot, OLDER] = older
+    link[slot, NEWER] = newer
+    if older >= 0:
+        link[older, NEWER] = slot
+    else:
+        marks[OLDEST + side] = slot
+    if newer >= 0:
+        link[newer, OLDER] = slot
+    else:
+        marks[NEWEST + side] = slot
+
+
+@part
+def unchain(windows: Windows, side: int, slot: int) -> None:
+    """Take a tuple out of the order of time."""
+    link, marks = windows.link, windows.marks
+    older = link[slot, OLDER]
+    newer = link[slot, NEWER]
+    if older >= 0:
+        link[older, NEWER] = newer
+    else:
+        marks[OLDEST + side] = newer
+    if newer >= 0:
+        link[newer, OLDER] = older
+    else:
+        marks[NEWEST + side] = older
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+@part
+def first(windows: Windows, bunch: int) -> int:
+    """Return the oldest tuple of a bunch that is not empty."""
+    runs = windows.runs
+    if runs[bunch, HEAD] < 0:
+        return np.int64(runs[bunch, START])
+    return np.int64(windows.pool[runs[bunch, START] + runs[bunch, HEAD]])
+
+
+@part
+def take_block(windows: Windows, size: int) -> int:
+    """Return a block for 2**size entries, or -1 if the pool is full."""
+    head = windows.blocks[size]
+    if head >= 0:
+        windows.blocks[size] = windows.pool[head]
+        return np.int64(head)
+    start = windows.marks[TOP] + 1
+    if start + (1 << size) > windows.pool.size:
+        return NONE
+    windows.marks[TOP] = start + (1 << size)
+    windows.pool[start - 1] = size
+    return start
+
+
+@part
+def free_block(windows: Windows, start: int) -> None:
+    """Give a block back."""
+    size = windows.pool[start - 1]
+    windows.pool[start] = windows.blocks[size]
+    windows.blocks[size] = start
+
+
+@part
+def move_run(windows: Windows, bunch: int, start: int) -> None:
+    """Copy the live entries of a run to the front of a block, which may be its own."""
+    runs, pool, rows, link = windows.runs, windows.pool, windows.rows, windows.link
+    source = runs[bunch, START] + runs[bunch, HEAD]
+    place = 0
+    for at in range(source, source + runs[bunch, COUNT]):
+        slot = pool[at]
+        if slot >= 0:
+            pool[start + place] = slot
+            rows[start + place] = rows[at]
+            link[slot, PLACE] = place
+            place += 1
+    runs[bunch, START] = start
+    runs[bunch, HEAD] = 0
+    runs[bunch, COUNT] = place
+
+
+@part
+def make_room(windows: Windows, bunch: int) -> bool:
+    """See to it that the run of a bunch can take one more entry; False if the pool is full."""
+    runs, pool = windows.runs, windows.pool
+    if runs[bunch, ALIVE] == 0:
+        return True
+    start = runs[bunch, START]
+    if runs[bunch, HEAD] < 0:  # a single tuple moves into its first block
+        block = take_block(windows, SMALL)
+        if block < 0:
+            return False
+        pool[block] = start
+        windows.rows[block] = windows.stamp[start, ROW]
+        windows.link[start, PLACE] = 0
+        runs[bunch, START] = block
+        runs[bunch, HEAD] = 0
+        return True
+    size = pool[start - 1]
+    if runs[bunch, HEAD] + runs[bunch, COUNT] < (1 << size):
+        return True
+    if 2 * runs[bunch, ALIVE] <= (1 << size):
+        move_run(windows, bunch, start)
+        return True
+    block = take_block(windows, size + 1)
+    if block < 0:
+        return False
+    move_run(windows, bunch, block)
+    free_block(windows, start)
+    return True
+
+
+@part
+def append(windows: Windows, bunch: int, slot: int) -> None:
+    """Put a tuple into its run, at its place in time; ``make_room`` was called before."""
+    runs, pool, rows = windows.runs, windows.pool, windows.rows
+    link, stamp = windows.link, windows.stamp
+    link[slot, BUNCH] = bunch
+    runs[bunch, ALIVE] += 1
+    if runs[bunch, HEAD] < 0:
+        runs[bunch, START] = slot
+        runs[bunch, COUNT] = 1
+        return
+    start = runs[bunch, START]
+    place = runs[bunch, HEAD] + runs[bunch, COUNT]
+    runs[bunch, COUNT] += 1
+    while place > runs[bunch, HEAD]:  # only a late tuple moves towards the front
+        before = pool[start + place - 1]
+        if before >= 0:
+            if stamp[before, POS] <= stamp[slot, POS]:
+                break
+            link[before, PLACE] = place
+        pool[start + place] = before
+        rows[start + place] = rows[start + place - 1]
+        place -= 1
+    pool[start + place] = slot
+    rows[start + place] = stamp[slot, ROW]
+    link[slot, PLACE] = place
+
+
+@part
+def detach(windows: Windows, bunch: int, slot: int) -> None:
+    """Take a tuple out of its run."""
+    runs, pool = windows.runs, windows.pool
+    alive = runs[bunch, ALIVE] - 1
+    runs[bunch, ALIVE] = alive
+    head = runs[bunch, HEAD]
+    if alive == 0:
+        if head >= 0:  # a small block stays: the key is likely to come again
+            runs[bunch, HEAD] = 0
+            if pool[runs[bunch, START] - 1] > SMALL:
+                free_block(windows, runs[bunch, START])
+                runs[bunch, HEAD] = NONE
+        runs[bunch, COUNT] = 0
+        return
+    start = runs[bunch, START]
+    place = windows.link[slot, PLACE]
+    if place != head:
+        pool[start + place] = NONE
+        return
+    count = runs[bunch, COUNT] - 1
+    head += 1
+    while pool[start + head] < 0:
+        head += 1
+        count -= 1
+    runs[bunch, HEAD] = head
+    runs[bunch, COUNT] = count
+
+
+# --- room ---------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def copy_runs(windows: Windows, old: Words) -> None:
+    """Lay all runs out anew in the pool, which is empty and large enough, from the old one."""
+    windows, old = borrowed(windows), borrowed(old)
+    stamp, rows = windows.stamp, windows.rows
+    windows.marks[TOP] = 0
+    windows.blocks[:] = NONE
+    runs, pool = windows.runs, windows.pool
+    for bunch in range(2 * windows.marks[KEYS]):
+        if runs[bunch, HEAD] < 0:
+            continue
+        if runs[bunch, ALIVE] == 0:
+            runs[bunch, HEAD] = NONE
+            continue
+        size = SMALL
+        while (1 << size) < runs[bunch, ALIVE]:
+            size += 1
+        block = take_block(windows, size)
+        place = 0
+        source = runs[bunch, START] + runs[bunch, HEAD]
+        for at in range(source, source + runs[bunch, COUNT]):
+            slot = old[at]
+            if slot >= 0:
+                pool[block + place] = slot
+                rows[block + place] = stamp[slot, ROW]
+                windows.link[slot, PLACE] = place
+                place += 1
+        runs[bunch, START] = block
+        runs[bunch, HEAD] = 0
+        runs[bunch, COUNT] = place
+
+
+def live(windows: Windows) -> int:
+    """Return how many tuples are held, both sides together."""
+    return int(windows.marks[LIVE] + windows.marks[LIVE + 1])
+
+
+def grown(array: npt.NDArray[np.generic], size: int, used: int) -> npt.NDArray[np.generic]:
+    """Return a longer array that starts with the used part of this one."""
+    longer = np.empty((size, *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+def roomier_pool(windows: Windows) -> Windows:
+    """Return windows whose pool has twice the room that the runs need now."""
+    held = live(windows)
+    size = max(64, 16 * held)
+    roomier = windows._replace(pool=np.empty(size, np.int32), rows=np.empty(size, np.int64))
+    copy_runs(roomier, windows.pool)
+    return roomier
+
+
+def roomier_slots(windows: Windows, rows: int) -> Windows:
+    """Return windows that can take so many more tuples."""
+    need = live(windows) + rows
+    size = windows.link.shape[0]
+    if need <= size:
+        return windows
+    used = int(windows.marks[SLOTS])
+    size = max(need, size + size // 4)
+    link = np.full((size, 4), NONE, np.int32)
+    link[:used] = windows.link[:used]
+    weighted, important = windows.weight.size > 1, windows.importance.size > 0
+    return windows._replace(
+        stamp=grown(windows.stamp, size, used),
+        link=link,
+        weight=grown(windows.weight, size, used) if weighted else windows.weight,
+        importance=grown(windows.importance, size, used) if important else windows.importance,
+    )
+
+
+def held_keys(windows: Windows) -> npt.NDArray[np.bool_]:
+    """Say of every key whether it holds a tuple."""
+    used = int(windows.marks[KEYS])
+    alive = windows.runs[: 2 * used, ALIVE]
+    return (alive[0::2] | alive[1::2]) > 0
+
+
+def sweep(windows: Windows, keep: npt.NDArray[np.bool_], room: int) -> Windows:
+    """Return windows that have forgotten the keys not kept, with room for so many keys.
+
+    Kept ids are renumbered in their old order. A key that holds tuples must be kept.
+    """
+    used = int(windows.marks[KEYS])
+    size = 1 << int(2 * room - 1).bit_length()
+    if room > windows.code.size:
+        windows = windows._replace(
+            code=grown(windows.code, room, used),
+            runs=grown(windows.runs, 2 * room, 2 * used),
+            table=np.empty(size, np.int32),
+        )
+    drop_keys(windows, keep)
+    return windows
+
+
+@kernel
+def drop_keys(windows: Windows, keep: npt.NDArray[np.bool_]) -> None:
+    """Renumber the kept keys from 0 and enter them into the table anew."""
+    windows, keep = borrowed(windows), borrowed(keep)
+    code, runs, link, table, marks = windows.code, windows.runs, windows.link, windows.table, windows.marks
+    table[:] = NONE
+    new = 0
+    renumber = np.empty(marks[KEYS], np.int32)
+    for key in range(marks[KEYS]):
+        if not keep[key]:
+            for bunch in (2 * key, 2 * key + 1):
+                if runs[bunch, HEAD] >= 0:
+                    free_block(windows, runs[bunch, START])
+            continue
+        renumber[key] = new
+        if new != key:
+            code[new] = code[key]
+            runs[2 * new] = runs[2 * key]
+            runs[2 * new + 1] = runs[2 * key + 1]
+        at = home(table, code[new])
+        while table[at] >= 0:
+            at = (at + 1) & (table.size - 1)
+        table[at] = new
+        new += 1
+    for slot in range(marks[SLOTS]):
+        bunch = link[slot, BUNCH]
+        if bunch >= 0:
+            link[slot, BUNCH] = 2 * renumber[bunch >> 1] + (bunch & 1)
+    for i in range(marks[OVERFULL]):
+        bunch = windows.overfull[i]
+        windows.overfull[i] = 2 * renumber[bunch >> 1] + (bunch & 1)
+    marks[KEYS] = new
+
+
+def packed(windows: Windows) -> Windows:
+    """Return windows with the tuples moved into as few slots as there are tuples.
+
+    After a surge the slots would otherwise stay as many as there ever were tuples at once.
+    """
+    held = np.flatnonzero(windows.link[: int(windows.marks[SLOTS]), BUNCH] >= 0)
+    size = max(held.size, 1)
+    moved = np.full(windows.link.shape[0] + 1, NONE, np.int32)  # the last entry translates -1 to -1
+    moved[held] = np.arange(held.size, dtype=np.int32)
+    link = np.full((size, 4), NONE, np.int32)
+    link[: held.size] = windows.link[held]
+    link[:, OLDER] = moved[link[:, OLDER]]
+    link[:, NEWER] = moved[link[:, NEWER]]
+    stamp = np.empty((size, 2), np.int64)
+    stamp[: held.size] = windows.stamp[held]
+    pool = windows.pool.copy()
+    move_slots(windows, pool, moved)
+    marks = windows.marks
+    for mark in (OLDEST, OLDEST + 1, NEWEST, NEWEST + 1):
+        marks[mark] = moved[marks[mark]]
+    marks[FREE] = NONE
+    marks[SLOTS] = held.size
+    return windows._replace(
+        stamp=stamp,
+        link=link,
+        pool=pool,
+        weight=windows.weight[held] if windows.weight.size > 1 else windows.weight,
+        importance=windows.importance[held] if windows.importance.size else windows.importance,
+    )
+
+
+@kernel
+def move_slots(windows: Windows, pool: Words, moved: Words) -> None:
+    """Rewrite the entries of all runs after their tuples moved to other slots."""
+    runs = windows.runs
+    for bunch in range(2 * windows.marks[KEYS]):
+        if runs[bunch, ALIVE] == 0:
+            continue
+        if runs[bunch, HEAD] < 0:
+            runs[bunch, START] = moved[runs[bunch, START]]
+            continue
+        start = runs[bunch, START] + runs[bunch, HEAD]
+        for entry in range(start, start + runs[bunch, COUNT]):
+            if pool[entry] >= 0:
+                pool[entry] = moved[pool[entry]]

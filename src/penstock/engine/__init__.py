@@ -1,0 +1,1 @@
+"""Drive the core in one process: take batches, put results together, compare policies."""

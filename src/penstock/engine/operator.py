@@ -1,0 +1,376 @@
+"""The push operator: batches of rows in, joined rows out, with a report, a ledger and a state."""
+
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, REASONS, SHED
+from penstock.core.windows import LIVE, Ints
+from penstock.engine import saving
+from penstock.engine.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of
+from penstock.errors import BudgetError, InputError, SchemaError, WindowError
+from penstock.quality.books import Estimate, Report, Sides
+from penstock.streams.intake import NO_INTS, Intake, Ready
+from penstock.streams.payload import Payload
+
+NO_LATE: Ints = np.empty((0, 3), np.int64)
+COMBINED = {
+    "min": np.minimum,
+    "max": np.maximum,
+    "sum": np.add,
+    "product": np.multiply,
+    "mean": lambda left, right: (left + right) / 2,
+}
+LEDGER = ("keep", "off")
+
+
+class Join:
+    """A sliding-window join of two streams inside a memory budget, one push at a time.
+
+    The idea: a row arrives, what is too old on the other side leaves, it meets what is left there, and then it
+    stays or is shed. Rows with the same timestamp are simultaneous: they meet memory as it stood before, and each
+    other; who stays is decided when a later timestamp, ``advance`` or ``finish`` closes their tick. So any cut of
+    an in-order trace into pushes gives the same pairs.
+
+    Parameters:
+        on, time, window, lateness, memory, split, policy, importance, combine, per_key, seed: as for
+            ``penstock.join``.
+        schemas: the Arrow schemas (left, right), if known. Without them the first batch of each side tells, and
+            rows of one side wait until the other has shown its columns.
+        ledger: "keep" what was shed until ``ledger()`` asks for it, or "off".
+
+    Cost: O(1 + matches) per row, and O(log) per victim.
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> op = pen.Join(on="k", time="t", window=10)
+        >>> _ = op.push(left=pa.table({"t": [1, 2], "k": [7, 8]}))
+        >>> op.push(right=pa.table({"t": [3, 30], "k": [7, 8]})).to_pylist()
+        [{'k': 7, 't_left': 1, 't_right': 3}]
+        >>> print(op.finish().num_rows, op.report().pairs)
+        0 1
+
+    References: das2003 §2.1 (fast CPU, integrated model).
+    """
+
+    def __init__(
+        self, *, schemas: tuple[pa.Schema, pa.Schema] | None = None, ledger: str = "keep", **arguments: Any
+    ) -> None:
+        self._settings = settings_of(arguments)
+        if ledger not in LEDGER:
+            raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
+        self._ledger_mode = ledger
+        self._known: list[pa.Schema | None] = [None, None]
+        self._held: list[list[pa.Table]] = [[], []]
+        self._bound: Bound | None = None
+        if schemas is not None:
+            self._known = list(schemas)
+            self._bind()
+
+    @property
+    def bound(self) -> Bound:
+        """The settings, checked against the columns of both sides."""
+        if self._bound is None:
+            raise InputError("join", "a join whose sides have not both shown their columns", "push rows first")
+        return self._bound
+
+    def _bind(self) -> None:
+        left, right = self._known
+        if left is None or right is None:
+            return
+        bound = Bound(self._settings, left, right)
+        self._plan = bound.plan()
+        self._core = bound.core(self._plan)
+        self._intake = Intake(bound.lateness, by_rows=bound.by_rows)
+        self._payload = (Payload(left), Payload(right))
+        self._importance = 0.0
+        self._collided = 0
+        self._sheds: list[pa.Table] = []
+        self._bound = bound
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def push(self, *, left: Any = None, right: Any = None) -> pa.Table:
+        """Take rows of one side or both and return the pairs they complete.
+
+        Parameters:
+            left, right: an Arrow table or record batch, or a pandas DataFrame; each in order of arrival.
+
+        Returns:
+            The joined rows. Before both sides have shown their columns: a table without columns.
+        """
+        tables = [as_table(rows, SIDES[side]) for side, rows in enumerate((left, right))]
+        for side, table in enumerate(tables):
+            if table is not None:
+                self._check_schema(side, table.schema)
+        if self._bound is None:
+            return self._hold(tables)
+        return self._push(tables[0], tables[1])
+
+    def _check_schema(self, side: int, schema: pa.Schema) -> None:
+        known = self._known[side]
+        if known is not None and not known.equals(schema, check_metadata=False):
+            raise SchemaError(SIDES[side], _difference(known, schema), "every batch of a side has the same columns")
+
+    def _hold(self, tables: list[pa.Table | None]) -> pa.Table:
+        before = list(self._known)
+        try:
+            for side, table in enumerate(tables):
+                if table is not None and self._known[side] is None:
+                    self._known[side] = table.schema.remove_metadata()
+            self._bind()
+        except InputError:
+            self._known = before
+            raise
+        if self._bound is None:
+            for side, table in enumerate(tables):
+                if table is not None:
+                    self._held[side].append(table)
+            return pa.table({})
+        held, self._held = self._held, [[], []]
+        waited = [
+            pa.concat_tables(held[side] + ([table] if table is not None else []))
+            if held[side] or table is not None
+            else None
+            for side, table in enumerate(tables)
+        ]
+        return self._push(waited[0], waited[1])
+
+    def _push(self, left: pa.Table | None, right: pa.Table | None) -> pa.Table:
+        ready = self._intake.take((self.bound.read(0, left), self.bound.read(1, right)))
+        for side, table in enumerate((left, right)):
+            if table is not None:
+                self._payload[side].append(table.replace_schema_metadata(None))
+        return self._step(ready)
+
+    def _step(self, ready: Ready) -> pa.Table:
+        counts = self._core.counts
+        counts[ARRIVED : ARRIVED + 2] += ready.nulls
+        counts[EXPIRED : EXPIRED + 2] += ready.nulls
+        if ready.late.size:
+            late = np.bincount(ready.late[:, 0], minlength=2)
+            counts[ARRIVED : ARRIVED + 2] += late
+            counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
+        left, right = self._core.push(ready.batch, ready.code)
+        joined = self._joined(left, right)
+        if self._intake.by_rows:
+            self._core.close()  # the ticks handed over are complete
+        self._settle(ready.late)
+        return joined
+
+    def _joined(self, left: Ints, right: Ints) -> pa.Table:
+        """Put the joined rows together, verifying keys whose codes are hashes."""
+        bound = self.bound
+        if left.size == 0:
+            return bound.schema.empty_table()
+        if not bound.coder.exact:
+            same = bound.coder.equal(
+                self._payload[0].take(left, bound.keys[0]).columns,
+                self._payload[1].take(right, bound.keys[1]).columns,
+            )
+            if not same.all():
+                self._collided += int((~same).sum())
+                left, right = left[same], right[same]
+        halves = [
+            self._payload[side].take(numbers, [source for _, at, source in bound.layout if at == side])
+            for side, numbers in enumerate((left, right))
+        ]
+        columns = [halves[side][source] for _, side, source in bound.layout]
+        if bound.importance:
+            values = [
+                importance_of(self._payload[side].take(numbers, [name])[name], name)
+                for side, (numbers, name) in enumerate(zip((left, right), bound.importance, strict=True))
+            ]
+            combined = COMBINED[self._settings.combine](*values)
+            self._importance += float(combined.sum())
+            columns.append(pa.chunked_array([pa.array(combined)]))
+        cast = [
+            column if column.type == wanted.type else column.cast(wanted.type)
+            for column, wanted in zip(columns, bound.schema, strict=True)
+        ]
+        return pa.Table.from_arrays(cast, schema=bound.schema)
+
+    def _settle(self, late: Ints) -> None:
+        """Write the ledger, then let go of the rows that left."""
+        shed = self._core.take_ledger()
+        if self._ledger_mode == "keep" and (shed.size or late.size):
+            entries = np.empty((late.shape[0], 5), np.int64)
+            entries[:, :2] = late[:, :2]
+            entries[:, 2] = LATE
+            entries[:, 3] = late[:, 2]
+            entries[:, 4] = 0  # it met nobody: every partner is missing, also those that came before
+            self._sheds.append(self._ledger_table(np.concatenate([shed, entries])))
+        for side in range(2):
+            live = self._held_rows(side)
+            if self._payload[side].wasteful(live):
+                numbers = self._core.live_rows(side)
+                queue = self._intake.waiting
+                waits = np.sort(queue.row[queue.side == side])
+                self._payload[side].trim(np.union1d(numbers, waits) if waits.size else numbers)
+
+    def _held_rows(self, side: int) -> int:
+        return int(self._core.windows.marks[LIVE + side]) + int((self._intake.waiting.side == side).sum())
+
+    def advance(self, to: Any) -> pa.Table:
+        """Move time on to `to` although nothing arrived: every tick before it is closed.
+
+        Rows with a time of `to` may still come. Returns the pairs that windows in rows complete by that.
+        """
+        tick = self.bound.clock.tick("to", to)
+        joined = self._step(self._intake.advance(tick))
+        if not self._intake.by_rows:
+            self._core.advance(tick)
+            self._settle(NO_LATE)
+        return joined
+
+    def finish(self) -> pa.Table:
+        """Close the open tick: nothing more will come. Returns the pairs that were waiting for that."""
+        if self._bound is None:
+            return pa.table({})
+        joined = self._step(self._intake.advance(None))
+        self._core.close()
+        self._settle(NO_LATE)
+        return joined
+
+    def resize(self, *, memory: Any = None, window: Any = None) -> None:
+        """Change the budget or the window in mid-stream; holds from the end of the open tick.
+
+        What has expired or was shed does not come back when they grow.
+        """
+        bound = self.bound
+        if memory is not None:
+            unit, limit, _ = budget(memory, "shared" if bound.shared else "fixed")
+            if unit != bound.unit:
+                raise BudgetError("memory", repr(memory), f"this join was made with memory in {bound.unit}")
+            self._plan.limit[:] = limit
+        if window is not None:
+            by_rows, span = bound.spans(window)
+            if by_rows != bound.by_rows:
+                kind = "rows" if bound.by_rows else "time"
+                raise WindowError("window", repr(window), f"this join was made with windows in {kind}")
+            self._plan.span[:] = span  # the policy and the heap hold the same array
+            self._core.rebuild_heap()
+
+    # --- what happened --------------------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        """Say what happened so far."""
+        if self._bound is None:
+            came = Sides(*(sum(table.num_rows for table in held) for held in self._held))
+            none = {reason: Sides(0, 0) for reason in REASONS}
+            size = sum(table.nbytes for held in self._held for table in held)
+            chosen = str(self._settings.chosen)
+            return Report(chosen, came, came, Sides(0, 0), none, 0, None, None, None, came.total, size, 0)
+        counts, queue = self._core.counts, self._intake.waiting
+        waits = np.bincount(queue.side, minlength=2)
+        live = Sides(*(self._held_rows(side) for side in range(2)))
+        pairs = self._core.pairs - self._collided
+        exact = self._bound.unit == "none" and self._settings.per_key is None
+        known = Estimate(pairs, pairs, pairs) if exact else None
+        return Report(
+            policy="exact" if self._bound.unit == "none" else str(self._settings.chosen),
+            arrivals=Sides(*(int(counts[ARRIVED + side] + waits[side]) for side in range(2))),
+            live=live,
+            expired=Sides(*(int(counts[EXPIRED + side]) for side in range(2))),
+            shed={
+                reason: Sides(*(int(counts[SHED + 2 * at + side]) for side in range(2)))
+                for at, reason in enumerate(REASONS)
+            },
+            pairs=pairs,
+            importance=self._importance if self._bound.importance else None,
+            exact_estimate=known,
+            recall=Estimate(1.0, 1.0, 1.0) if exact else None,
+            memory_rows=live.total,
+            memory_bytes=sum(payload.nbytes for payload in self._payload) + ROW_BYTES * live.total,
+            comparisons=int(counts[COMPARISONS]),
+        )
+
+    def ledger(self) -> pa.Table:
+        """Return what was shed since the last call: each call hands its rows over and forgets them.
+
+        Columns: `side`, `shard`, `arrival` (number within the side), `ts`, `shed_at` (the tick at whose end it
+        left), `shed_at_arrival` (the first row of the other side that it could no longer meet), `reason`, and the
+        row itself under `left` or `right`.
+        """
+        if self._bound is None:
+            return pa.table({})
+        tables, self._sheds = self._sheds, []
+        return pa.concat_tables(tables) if tables else self._ledger_table(np.empty((0, 5), np.int64))
+
+    def _ledger_table(self, entries: Ints) -> pa.Table:
+        bound = self.bound
+        parts = []
+        for side in range(2):
+            mine = entries[entries[:, 0] == side]
+            schema = self._payload[side].schema
+            rows = self._payload[side].take(mine[:, 1], schema.names)
+            structs = [pa.nulls(len(mine), pa.struct(list(self._payload[at].schema))) for at in range(2)]
+            structs[side] = rows.to_struct_array().combine_chunks() if len(mine) else structs[side]
+            times = bound.clock.values(rows[bound.time[side]], "time") if len(mine) else NO_INTS
+            parts.append(
+                pa.table(
+                    {
+                        "side": pa.array([SIDES[side]] * len(mine), pa.string()),
+                        "shard": pa.array(np.zeros(len(mine), np.int32)),
+                        "arrival": mine[:, 1],
+                        "ts": bound.clock.column(times),
+                        "shed_at": bound.clock.column(mine[:, 3]),
+                        "shed_at_arrival": mine[:, 4],
+                        "reason": pa.array([REASONS[reason] for reason in mine[:, 2]], pa.string()),
+                        "left": structs[0],
+                        "right": structs[1],
+                    }
+                )
+            )
+        return pa.concat_tables(parts)
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, bytes]:
+        """Return everything the join knows, as bytes by name; the ledger kept so far is part of it."""
+        return saving.state_of(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, bytes]) -> Self:
+        """Return a join that goes on where the one that saved this state stood."""
+        return saving.restore(cls, state)
+
+
+def settings_of(arguments: dict[str, Any]) -> Settings:
+    """Check the arguments of a join by name."""
+    known = Settings.__dataclass_fields__
+    unknown = [name for name in arguments if name not in known or name == "chosen"]
+    if unknown:
+        names = ", ".join(name for name in known if name != "chosen")
+        raise InputError(unknown[0], repr(arguments[unknown[0]]), f"no such argument; there are {names}")
+    missing = [name for name in ("on", "time", "window") if name not in arguments]
+    if missing:
+        raise InputError(missing[0], "nothing", "this argument is required")
+    return Settings(**arguments)
+
+
+def as_table(rows: Any, name: str) -> pa.Table | None:
+    """Return rows as an Arrow table, whatever they came as."""
+    if rows is None or isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if type(rows).__module__.startswith("pandas."):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    raise InputError(name, type(rows).__name__, "give an Arrow table, a record batch or a pandas DataFrame")
+
+
+def _difference(known: pa.Schema, given: pa.Schema) -> str:
+    missing = [name for name in known.names if name not in given.names]
+    extra = [name for name in given.names if name not in known.names]
+    if missing or extra:
+        return f"a batch without {missing} and with {extra}" if missing else f"a batch with {extra}"
+    changed = [
+        f"{name}: {given.field(name).type}, not {known.field(name).type}"
+        for name in known.names
+        if given.field(name) != known.field(name)
+    ]
+    return "; ".join(changed) or "the columns in another order"
+
+

@@ -1,0 +1,109 @@
+"""Run a join over whole tables: cut them into pushes in order of arrival, collect what comes out."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.windows import Ints
+from penstock.engine.operator import Join, as_table
+from penstock.engine.settings import SIDES, Bound, Settings
+from penstock.errors import InputError, OrderError
+from penstock.quality.books import Report
+
+SLICE = 1 << 16
+Progress = Callable[[int, int], None]
+
+
+class Result(NamedTuple):
+    """A joined table with its report and its ledger."""
+
+    table: Any
+    report: Report
+    ledger: pa.Table
+
+
+def in_order(ts: Ints, side: int, lateness: int) -> None:
+    """Raise if a table is not in time order and no lateness allows for that."""
+    if lateness == 0 and ts.size > 1:
+        back = np.flatnonzero(ts[1:] < ts[:-1])
+        if back.size:
+            got = f"row {int(back[0]) + 1} is older than the row before it"
+            raise OrderError(SIDES[side], got, "sort it by time, or say with lateness= how late rows may be")
+
+
+def cuts(left: Ints, right: Ints, rows: int) -> Iterator[tuple[slice, slice]]:
+    """Cut two time columns into consecutive slices of so many rows together, in order of arrival."""
+    reached = [np.maximum.accumulate(ts) for ts in (left, right)]
+    order = np.argsort(np.concatenate(reached), kind="stable")
+    from_left = np.concatenate([[0], np.cumsum(order < left.size)])
+    at = 0
+    while at < order.size:
+        end = min(at + rows, order.size)
+        a, b = int(from_left[at]), int(from_left[end])
+        yield slice(a, b), slice(at - a, end - b)
+        at = end
+
+
+def two_tables(left: Any, right: Any) -> tuple[pa.Table, pa.Table, bool]:
+    """Return both inputs as Arrow tables, and whether the result is to be pandas."""
+    tables = (as_table(left, "left"), as_table(right, "right"))
+    for name, table in zip(SIDES, tables, strict=True):
+        if table is None:
+            raise InputError(name, "None", "give an Arrow table or a pandas DataFrame")
+    assert tables[0] is not None
+    assert tables[1] is not None
+    clean = [table.replace_schema_metadata(None) for table in tables]
+    return clean[0], clean[1], type(left).__module__.startswith("pandas.")
+
+
+def run(left: Any, right: Any, settings: Settings, *, ledger: str, progress: Progress | None = None) -> Result:
+    """Join two tables.
+
+    Parameters:
+        left, right: Arrow tables or pandas DataFrames, in order of time (or as late as `lateness` allows).
+        settings: the arguments of the join.
+        ledger: "keep" or "off".
+        progress: told how many of how many rows are done.
+
+    Returns:
+        The joined table (pandas if `left` is), the report, and the ledger.
+    """
+    left_table, right_table, to_pandas = two_tables(left, right)
+    pieces = []
+    op = Join(
+        schemas=(left_table.schema, right_table.schema),
+        ledger=ledger,
+        **{name: value for name, value in vars(settings).items() if name != "chosen"},
+    )
+    for joined in pump(op, left_table, right_table, progress):
+        pieces.append(joined)
+    table = pa.concat_tables(pieces)
+    return Result(table.to_pandas() if to_pandas else table, op.report(), op.ledger())
+
+
+def pump(op: Join, left: pa.Table, right: pa.Table, progress: Progress | None = None) -> Iterator[pa.Table]:
+    """Push two whole tables through a join, a slice at a time, and yield what comes out."""
+    bound = op.bound
+    ts = read_times(bound, left, right)
+    total = left.num_rows + right.num_rows
+    done = 0
+    for mine, theirs in cuts(*ts, SLICE):
+        slices = left[mine.start : mine.stop], right[theirs.start : theirs.stop]
+        yield op.push(left=slices[0], right=slices[1])
+        done += slices[0].num_rows + slices[1].num_rows
+        if progress is not None:
+            progress(done, total)
+    yield op.finish()
+
+
+def read_times(bound: Bound, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
+    """Return the time columns of both tables, in order or within the lateness allowed."""
+    times = []
+    for side, table in enumerate((left, right)):
+        name = bound.time[side]
+        ts = bound.clock.values(table[name], f"time={name!r}")
+        in_order(ts, side, bound.lateness)
+        times.append(ts)
+    return times[0], times[1]

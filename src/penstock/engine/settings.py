@@ -1,0 +1,306 @@
+"""Check what the user asked for, before any work starts, and turn it into numbers."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.core.hooks import Unlimited
+from penstock.core.join import FIRST_KEYS, WindowJoin
+from penstock.core.step import Plan
+from penstock.core.windows import Floats, Ints
+from penstock.errors import BudgetError, ColumnError, ImportanceError, InputError, KeyTypeError, WindowError
+from penstock.policies.registry import Policy, Setting, lookup, resolve
+from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_ROWS, Side
+from penstock.streams.keys import Coder, common_type
+from penstock.streams.payload import row_bytes
+from penstock.streams.times import Clock, Rows, common_clock
+
+SIDES = ("left", "right")
+COMBINE = ("min", "sum", "product", "max", "mean")
+UNLIMITED = int(np.iinfo(np.int64).max)
+ROW_BYTES = 96  # what the core holds per row beside the Arrow bytes: slot, run entry, its share of key and order
+BYTES = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of a join, as given; those that need no input are checked at once."""
+
+    on: object
+    time: object
+    window: object
+    lateness: object = 0
+    memory: object = None
+    split: object = "shared"
+    policy: object = "auto"
+    importance: object = None
+    combine: str = "min"
+    cpu: object = None
+    per_key: int | None = None
+    shards: int | None = None
+    seed: int = 0
+    how: str = "inner"
+    chosen: Policy = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.how != "inner":
+            raise InputError("how", repr(self.how), "only inner joins: after shedding, a null row could be false")
+        if self.cpu is not None:
+            raise InputError("cpu", repr(self.cpu), "a CPU budget is not available yet; leave it None")
+        if self.shards is not None:
+            raise InputError("shards", repr(self.shards), "one process is one shard; leave it None")
+        if self.per_key is not None and (isinstance(self.per_key, bool) or int(self.per_key) < 1):
+            raise BudgetError("per_key", repr(self.per_key), "give at least 1 row a key and side, or None")
+        if self.combine not in COMBINE:
+            raise InputError("combine", repr(self.combine), f"give one of {', '.join(map(repr, COMBINE))}")
+        object.__setattr__(self, "chosen", resolve(self.policy))
+        lookup(self.chosen.name)
+        budget(self.memory, self.split)
+        pair("time", self.time)
+        if not isinstance(self.window, Rows | tuple | list | str | int | np.integer) and not hasattr(
+            self.window, "total_seconds"
+        ):
+            raise WindowError("window", repr(self.window), 'give a span ("10 minutes"), ticks, or pen.rows(n)')
+
+
+def budget(memory: object, split: object) -> tuple[str, tuple[int, int], bool]:
+    """Return the unit of a budget ("rows", "bytes" or "none"), its limits per side, and whether they are shared."""
+    unit, limit = amount(memory)
+    if isinstance(split, str):
+        if split not in {"shared", "fixed"}:
+            want = 'give "shared", "fixed" or (left_rows, right_rows)'
+            raise BudgetError("split", repr(split), want)
+        if unit == "none" or split == "shared":
+            return unit, (limit, limit), True
+        if limit < 2:
+            raise BudgetError("memory", memory, "a fixed split needs at least 2, one for each side")
+        return unit, (limit - limit // 2, limit // 2), False
+    if not (isinstance(split, Sequence) and len(split) == 2 and all(_is_count(part) for part in split)):
+        raise BudgetError("split", repr(split), 'give "shared", "fixed" or (left_rows, right_rows), each at least 1')
+    if unit != "rows" or split[0] + split[1] != limit:
+        raise BudgetError("split", repr(split), f"its parts must add up to memory, which is {memory!r}")
+    return unit, (int(split[0]), int(split[1])), False
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+
+
+def amount(memory: object) -> tuple[str, int]:
+    """Return the unit and size of a memory budget."""
+    want = 'give a number of rows (at least 1), bytes such as "512MB", or None for exact'
+    if memory is None:
+        return "none", UNLIMITED
+    if isinstance(memory, str):
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", memory)
+        if not found or found[2].lower() not in BYTES or float(found[1]) == 0:
+            raise BudgetError("memory", repr(memory), want)
+        return "bytes", int(float(found[1]) * BYTES[found[2].lower()])
+    if not _is_count(memory):
+        raise BudgetError("memory", repr(memory), want)
+    return "rows", int(memory)  # type: ignore[call-overload,no-any-return]
+
+
+def pair(argument: str, value: object) -> tuple[str, str]:
+    """Return a column name for each side, from one name or a pair."""
+    if isinstance(value, str):
+        return value, value
+    if isinstance(value, Sequence) and len(value) == 2 and all(isinstance(name, str) for name in value):
+        return value[0], value[1]
+    raise ColumnError(argument, repr(value), 'give a column name, or ("left", "right")')
+
+
+def key_columns(on: object) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Return the key columns of each side, and whether they are one column in the result."""
+    if isinstance(on, str):
+        return (on,), (on,), True
+    if isinstance(on, tuple) and len(on) == 2 and all(isinstance(name, str) for name in on):
+        return (on[0],), (on[1],), False
+    if isinstance(on, list) and on:
+        if all(isinstance(name, str) for name in on):
+            return tuple(on), tuple(on), True
+        if all(isinstance(name, tuple) and len(name) == 2 for name in on):
+            return tuple(name[0] for name in on), tuple(name[1] for name in on), False
+    raise ColumnError("on", repr(on), 'give a column, a list of columns, ("left", "right"), or a list of such pairs')
+
+
+class Bound:
+    """The settings of a join, checked against the columns of both sides."""
+
+    def __init__(self, settings: Settings, left: pa.Schema, right: pa.Schema) -> None:
+        self.settings = settings
+        self.schemas = (left, right)
+        *keys, self.using = key_columns(settings.on)
+        self.keys = (list(keys[0]), list(keys[1]))
+        self.time = pair("time", settings.time)
+        for side in range(2):
+            for name in (*self.keys[side], self.time[side]):
+                present(self.schemas[side], name, side, "time" if name == self.time[side] else "on")
+        self.coder = Coder(
+            tuple(
+                common_type(left.field(mine).type, right.field(theirs).type, mine)
+                for mine, theirs in zip(*self.keys, strict=True)
+            )
+        )
+        self.clock: Clock = common_clock(left.field(self.time[0]).type, right.field(self.time[1]).type)
+        self.importance: tuple[str, str] | None = None
+        if settings.importance is not None:
+            self.importance = pair("importance", settings.importance)
+            for side in range(2):
+                present(self.schemas[side], self.importance[side], side, "importance")
+                kind = self.schemas[side].field(self.importance[side]).type
+                if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+                    raise ImportanceError("importance", f"{kind} on the {SIDES[side]}", "use a column of numbers")
+        self.by_rows, self.span = self.spans(settings.window)
+        self.lateness = self.clock.ticks("lateness", settings.lateness)
+        self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
+        self.layout, self.schema = self._layout()
+
+    def spans(self, window: object) -> tuple[bool, tuple[int, int]]:
+        """Return whether windows are in rows, and their length on each side."""
+        if isinstance(window, tuple | list) and not isinstance(window, Rows):
+            if len(window) != 2:
+                raise WindowError("window", repr(window), "give one window, or a pair (left, right)")
+            sides = tuple(window)
+        else:
+            sides = (window, window)
+        if isinstance(sides[0], Rows) != isinstance(sides[1], Rows):
+            raise WindowError("window", repr(window), "use rows on both sides, or time on both")
+        spans = tuple(
+            _row_count(part) if isinstance(part, Rows) else self.clock.ticks("window", part) for part in sides
+        )
+        if min(spans) < 1:
+            raise WindowError("window", repr(window), "a window must be at least one tick or row long")
+        return isinstance(sides[0], Rows), (spans[0], spans[1])
+
+    def plan(self) -> Plan:
+        """Return the numbers the kernels work with."""
+        per_key = UNLIMITED if self.settings.per_key is None else int(self.settings.per_key)
+        return Plan(
+            span=np.array(self.span, np.int64),
+            limit=np.array(self.limit, np.int64),
+            shared=int(self.shared),
+            by_rows=int(self.by_rows),
+            ahead=0 if self.by_rows else 1 - self.lateness,
+            per_key=per_key,
+        )
+
+    def read(self, side: int, table: pa.Table | None) -> Side:
+        """Turn the rows of one side into arrays.
+
+        Raises:
+            InputError: if a time is missing or an importance is no importance.
+        """
+        if table is None or table.num_rows == 0:
+            return NO_ROWS
+        ts = self.clock.values(table[self.time[side]], f"time={self.time[side]!r}")
+        code, valid = self.coder.code([table[name] for name in self.keys[side]])
+        weight = row_bytes(table) + ROW_BYTES if self.unit == "bytes" else NO_INTS
+        importance = NO_FLOATS
+        if self.importance:
+            importance = importance_of(table[self.importance[side]], self.importance[side])
+        return Side(ts, code, valid, weight, importance)
+
+    def core(self, plan: Plan) -> WindowJoin:
+        """Make the windows and the policy of this join."""
+        bounded = self.unit != "none"
+        chosen = self.settings.chosen
+        return WindowJoin(
+            plan,
+            chosen.make(self.setting(plan)) if bounded else Unlimited(0),
+            weighted=int(self.unit == "bytes"),
+            important=int(self.importance is not None),
+            own=lookup(chosen.name).own if bounded else True,
+        )
+
+    def setting(self, plan: Plan) -> Setting:
+        """Return what a policy may know about this join."""
+        total = int(plan.limit[0]) if self.shared else int(plan.limit.sum())
+        rows = total // ROW_BYTES if self.unit == "bytes" else min(total, 1 << 40)
+        return Setting(
+            span=plan.span,
+            limit=rows,
+            seed=int(self.settings.seed),
+            keys=FIRST_KEYS,
+            code=self.code_keys,
+            ticks=self._half_life,
+        )
+
+    def _half_life(self, argument: str, span: object) -> int:
+        ticks = int(span) if self.by_rows and isinstance(span, int) else self.clock.ticks(argument, span)
+        if ticks < 1:
+            raise WindowError(argument, repr(span), "it must be positive")
+        return ticks
+
+    def code_keys(self, keys: Sequence[object]) -> Ints:
+        """Return the codes of keys written as Python values (tuples, if there are several columns)."""
+        columns = [keys] if len(self.coder.types) == 1 else list(zip(*keys, strict=True)) or [()] * len(self.coder.types)
+        try:
+            arrays = [pa.array(list(c), kind) for c, kind in zip(columns, self.coder.types, strict=True)]
+        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+            kinds = ", ".join(map(str, self.coder.types))
+            raise KeyTypeError("statistics", f"a key that is no {kinds}", f"use the type of the columns ({error})") from error
+        return self.coder.code(arrays)[0]
+
+    def _layout(self) -> tuple[list[tuple[str, int, str]], pa.Schema]:
+        """Return the result's columns as (name, side, source), and its schema."""
+        shown = [(name, 0, name) for name in self.keys[0]] if self.using else []
+        sources = [
+            [name for name in self.schemas[side].names if not (self.using and name in self.keys[side])]
+            for side in range(2)
+        ]
+        taken = {name for name, _, _ in shown} | ({"importance"} if self.importance else set())
+        clash = set(sources[0]) & set(sources[1])
+        for side in range(2):
+            for name in sources[side]:
+                shown.append((f"{name}_{SIDES[side]}" if name in clash | taken else name, side, name))
+        names = [name for name, _, _ in shown]
+        for name in names:
+            if names.count(name) > 1:
+                raise ColumnError("result", f"two columns named {name!r}", "rename one before the join")
+        fields = []
+        for at, (name, side, source) in enumerate(shown):
+            kind = self.schemas[side].field(source)
+            if self.using and at < len(self.keys[0]):
+                other = self.schemas[1].field(self.keys[1][at]).type
+                kind = kind if kind.type == other else pa.field(source, self.coder.types[at])
+            fields.append(pa.field(name, kind.type, kind.nullable))
+        if self.importance:
+            fields.append(pa.field("importance", pa.float64()))
+        return shown, pa.schema(fields)
+
+
+def importance_of(column: pa.ChunkedArray, name: str) -> Floats:
+    """Return an importance column as floats; none may be missing, NaN or negative."""
+    values = pc.cast(column, pa.float64()).to_numpy()
+    bad = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
+    if bad.size:
+        got = f"{column[int(bad[0])].as_py()} in row {bad[0]}"
+        raise ImportanceError(f"importance={name!r}", got, "importance is a finite number, at least 0")
+    return values
+
+
+def _row_count(rows: Rows) -> int:
+    if not _is_count(rows.count):
+        raise WindowError("window", f"rows({rows.count!r})", "a window must be at least one row long")
+    return int(rows.count)
+
+
+def present(schema: pa.Schema, name: str, side: int, argument: str) -> None:
+    """Raise unless a column is there, once."""
+    if schema.names.count(name) != 1:
+        found = "no such column" if name not in schema.names else "that column twice"
+        raise ColumnError(f"{argument}={name!r}", f"{found} on the {SIDES[side]}", f"it has {', '.join(schema.names)}")

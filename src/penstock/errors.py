@@ -1,0 +1,64 @@
+"""Say what was wrong with an argument, what was got, and what would work."""
+
+
+class PenstockError(Exception):
+    """The root of every error that Penstock raises on purpose."""
+
+
+class InputError(PenstockError, ValueError):
+    """An argument, a file or a batch is not what it must be; nothing was started."""
+
+    def __init__(self, argument: str, got: object, want: str) -> None:
+        super().__init__(f"{argument}: got {got}; {want}")
+        self.argument = argument
+        self.got = got
+        self.want = want
+
+
+class ColumnError(InputError):
+    """A column is missing, or its name clashes with another."""
+
+
+class KeyTypeError(InputError):
+    """The key columns of the two sides cannot be compared without loss."""
+
+
+class TimeError(InputError):
+    """A time column is of the wrong type, holds nulls, or is out of range."""
+
+
+class OrderError(InputError):
+    """Rows are out of time order where order is required."""
+
+
+class WindowError(InputError):
+    """The window is no span of time or number of rows."""
+
+
+class BudgetError(InputError):
+    """The memory budget or its split cannot be kept."""
+
+
+class PolicyError(InputError):
+    """No such policy, or no such option of it."""
+
+
+class ImportanceError(InputError):
+    """An importance is missing, NaN or negative."""
+
+
+class SchemaError(InputError):
+    """A batch has other columns than the stream it belongs to."""
+
+
+class StateError(InputError):
+    """A saved state cannot be read by this version."""
+
+
+class OutputError(PenstockError, OSError):
+    """A result could not be written; nothing half-written was left behind."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why

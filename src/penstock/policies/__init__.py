@@ -1,0 +1,1 @@
+"""Say what to give up."""

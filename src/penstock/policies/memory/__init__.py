@@ -1,0 +1,1 @@
+"""Policies for a memory budget, one file each."""

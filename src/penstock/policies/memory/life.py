@@ -1,0 +1,63 @@
+"""LIFE: keep the tuples with the most expected matches in the time they have left."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.windows import BUNCH, Ints, Windows
+from penstock.policies import statistics as stats
+from penstock.policies.registry import Setting, shed_policy
+
+
+@shed_policy("life", paper="das2003", cost="O(log keys), amortised", options=stats.OPTIONS)
+class Life(NamedTuple):
+    """Give up the tuple with the smallest (remaining life) x (chance of a partner per tick).
+
+    The idea: expected output over the rest of a tuple's life, as if it would stay that long. Among the tuples of
+    one key and side the oldest always has the least, so only it can be the victim. Ties as PROB.
+
+    Cost: a victim costs O(log keys); keys overtake each other as time passes, and each overtaking costs another
+    O(log keys) when it happens.
+
+    Departures: in windows of rows the remaining life is counted in rows of the tuple's own side.
+
+    References: das2003 §3.3.2.
+    """
+
+    statistics: stats.Statistics
+    ranks = "key"
+    fades = True
+
+    @classmethod
+    def make(cls, setting: Setting, statistics: object, half_life: object) -> "Life":
+        """Return the policy with empty statistics."""
+        return cls(stats.make(setting, statistics, half_life))
+
+    def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
+        """Return how often the key came on the other side."""
+        return self.statistics.seen[np.int64(windows.link[slot, BUNCH]) >> 1, 1 - side]
+
+    def scale(self, side: int) -> float:
+        """Turn counts into shares."""
+        return 1.0 / max(self.statistics.total[1 - side], 1e-300)
+
+    def arrive(self, side: int, key: int, clock: int) -> None:
+        """Count an arrival."""
+        stats.note(self.statistics, side, key, clock)
+
+    def forget(self, side: int, clock: int) -> int:
+        """Forget an arrival that left the window."""
+        return stats.age(self.statistics, side, clock)
+
+    def with_keys(self, start: int, code: Ints) -> None:
+        """Learn of new keys."""
+        stats.with_keys(self.statistics, start, code)
+
+    def remembered(self, used: int, held: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Say which keys to remember although they hold no tuple."""
+        return stats.remembered(self.statistics, used, held)
+
+    def resized(self, kept: Ints | None, room: int) -> "Life":
+        """Return the policy for other key ids."""
+        return self._replace(statistics=stats.resized(self.statistics, kept, room))

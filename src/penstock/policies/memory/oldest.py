@@ -1,0 +1,39 @@
+"""OLDEST: give up what has been here longest, as systems without a notion of worth do."""
+
+from typing import Any, NamedTuple
+
+from penstock.core.jit import part
+from penstock.core.windows import OLDEST, POS, Windows
+from penstock.policies.registry import Setting, shed_policy
+
+
+@shed_policy("oldest", paper="-", cost="O(1)")
+class Oldest(NamedTuple):
+    """Give up the oldest tuple; of two equally old ones the left.
+
+    The idea: the window becomes shorter instead of thinner.
+
+    Cost: O(1) per victim.
+    """
+
+    nothing: int  # a NamedTuple without fields has no type for the compiler
+
+    @classmethod
+    def make(cls, setting: Setting) -> "Oldest":  # noqa: ARG003 - it needs to know nothing
+        """Return the policy."""
+        return cls(0)
+
+    def victim(self, windows: Windows, side: int) -> int:
+        """Return the oldest tuple."""
+        return oldest(windows, side)
+
+
+@part
+def oldest(windows: Windows, side: int) -> Any:
+    """Return the oldest tuple on one side, or (side = -1) on either."""
+    if side >= 0:
+        return windows.marks[OLDEST + side]
+    left, right = windows.marks[OLDEST], windows.marks[OLDEST + 1]
+    if left < 0 or right < 0:
+        return max(left, right)
+    return left if windows.stamp[left, POS] <= windows.stamp[right, POS] else right

@@ -1,0 +1,60 @@
+"""PROB: keep the tuples whose key is most likely to arrive on the other side."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.windows import BUNCH, Ints, Windows
+from penstock.policies import statistics as stats
+from penstock.policies.registry import Setting, shed_policy
+
+
+@shed_policy("prob", paper="das2003", cost="O(log keys)", options=stats.OPTIONS)
+class Prob(NamedTuple):
+    """Give up the tuple whose key is least likely to arrive on the other side.
+
+    The idea: a tuple's expected output per tick is the chance that its key arrives on the other side; holding on
+    to the best, whatever their age, keeps that sum largest. Ties: the older leaves, then left before right.
+
+    Cost: O(log keys) per victim and per arrival whose key has partners in memory. The order is kept over keys,
+    not tuples, so one arrival moves one entry however many tuples share its key.
+
+    References: das2003 §3.3.1.
+    """
+
+    statistics: stats.Statistics
+    ranks = "key"
+
+    @classmethod
+    def make(cls, setting: Setting, statistics: object, half_life: object) -> "Prob":
+        """Return the policy with empty statistics."""
+        return cls(stats.make(setting, statistics, half_life))
+
+    def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
+        """Return how often the key came on the other side."""
+        return self.statistics.seen[np.int64(windows.link[slot, BUNCH]) >> 1, 1 - side]
+
+    def scale(self, side: int) -> float:
+        """Turn counts into shares."""
+        return 1.0 / max(self.statistics.total[1 - side], 1e-300)
+
+    def arrive(self, side: int, key: int, clock: int) -> None:
+        """Count an arrival."""
+        stats.note(self.statistics, side, key, clock)
+
+    def forget(self, side: int, clock: int) -> int:
+        """Forget an arrival that left the window."""
+        return stats.age(self.statistics, side, clock)
+
+    def with_keys(self, start: int, code: Ints) -> None:
+        """Learn of new keys."""
+        stats.with_keys(self.statistics, start, code)
+
+    def remembered(self, used: int, held: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Say which keys to remember although they hold no tuple."""
+        return stats.remembered(self.statistics, used, held)
+
+    def resized(self, kept: Ints | None, room: int) -> "Prob":
+        """Return the policy for other key ids."""
+        return self._replace(statistics=stats.resized(self.statistics, kept, room))

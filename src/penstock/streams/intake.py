@@ -1,0 +1,176 @@
+"""Bring the rows of both sides into one order of arrival, and judge what is late."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.step import Batch
+from penstock.core.windows import Floats, Ints
+
+NO_INTS: Ints = np.empty(0, np.int64)
+NO_FLOATS: Floats = np.empty(0, np.float64)
+NO_CLOCK: Ints = np.empty((0, 2), np.int64)
+
+
+class Side(NamedTuple):
+    """The rows of one side in a push."""
+
+    ts: Ints
+    code: Ints
+    valid: npt.NDArray[np.bool_] | None  # False where a key is null; None: nowhere
+    weight: Ints  # empty: one each
+    importance: Floats  # empty: none
+
+
+NO_ROWS = Side(NO_INTS, NO_INTS, None, NO_INTS, NO_FLOATS)
+
+
+class Ready(NamedTuple):
+    """What a push hands to the core."""
+
+    batch: Batch
+    code: Ints
+    late: Ints  # (n, [side, row, tick])
+    nulls: Ints  # per side
+
+
+class Waiting(NamedTuple):
+    """Rows that wait for their tick to be complete (windows in rows)."""
+
+    side: npt.NDArray[np.int8]
+    ts: Ints
+    code: Ints
+    row: Ints
+    valid: npt.NDArray[np.bool_]
+    weight: Ints
+    importance: Floats
+
+
+def nothing_waits() -> Waiting:
+    """Return an empty queue."""
+    none = np.empty(0, np.int64)
+    return Waiting(np.empty(0, np.int8), none, none, none, np.empty(0, np.bool_), none, np.empty(0))
+
+
+class Intake:
+    """The order of arrival of one join.
+
+    Within a push, rows are ordered by the newest timestamp their side has shown, left first: in-order sides are
+    merged by time, and a late row stays behind the rows it came after.
+
+    A row is late if it is older than the newest row seen before it by more than `lateness`. Windows in rows need
+    whole ticks: their rows wait until no row of their tick can come any more.
+    """
+
+    def __init__(self, lateness: int, *, by_rows: bool) -> None:
+        self.lateness = lateness
+        self.by_rows = by_rows
+        self.newest: int | None = None
+        self.reached: list[int | None] = [None, None]  # the newest timestamp of each side
+        self.next = np.zeros(2, np.int64)  # number of the next row of each side
+        self.counted = np.zeros(2, np.int64)  # rows of each side that have left the queue
+        self.waiting = nothing_waits()
+
+    def take(self, sides: tuple[Side, Side]) -> Ready:
+        """Take the rows of a push."""
+        sizes = [side.ts.size for side in sides]
+        order = self._arrival_order(sides)
+        ts = _merged([side.ts for side in sides], order)
+        side = _merged([np.zeros(sizes[0], np.int8), np.ones(sizes[1], np.int8)], order)
+        row = _merged([np.arange(first, first + n) for first, n in zip(self.next, sizes, strict=True)], order)
+        code = _merged([rows.code for rows in sides], order)
+        weight = _merged([rows.weight for rows in sides], order) if any(s.weight.size for s in sides) else NO_INTS
+        given = any(s.importance.size for s in sides)
+        importance = _merged([rows.importance for rows in sides], order) if given else NO_FLOATS
+        self.next += sizes
+        if ts.size == 0:
+            return self._release(nothing_waits(), np.empty((0, 3), np.int64))
+        tick = np.maximum.accumulate(ts)
+        if self.newest is not None:
+            np.maximum(tick, self.newest, out=tick)
+        before = np.empty_like(tick)
+        before[0] = ts[0] if self.newest is None else self.newest
+        before[1:] = tick[:-1]
+        valid = None
+        if any(rows.valid is not None for rows in sides):
+            masks = [np.ones(n, np.bool_) if s.valid is None else s.valid for s, n in zip(sides, sizes, strict=True)]
+            valid = _merged(masks, order)
+        self.newest = int(tick[-1])
+        is_late = ts < before - self.lateness
+        late = np.empty((0, 3), np.int64)
+        if is_late.any():
+            if valid is not None:
+                is_late &= valid  # a null key expires, late or not
+            late = np.stack([side[is_late], row[is_late], before[is_late]], axis=1).astype(np.int64)
+        if self.by_rows:
+            keep = ~is_late
+            arrived = Waiting(
+                side[keep],
+                ts[keep],
+                code[keep],
+                row[keep],
+                np.ones(int(keep.sum()), np.bool_) if valid is None else valid[keep],
+                weight[keep] if weight.size else weight,
+                importance[keep] if importance.size else importance,
+            )
+            return self._release(arrived, late)
+        keep = ~is_late if valid is None else valid & ~is_late
+        nulls = np.zeros(2, np.int64) if valid is None else np.bincount(side[~valid], minlength=2)
+        columns = [side, row, tick, ts, code, weight, importance]
+        if not keep.all():
+            columns = [column[keep] if column.size else column for column in columns]
+        side, row, tick, ts, code, weight, importance = columns
+        batch = Batch(side, np.empty(side.size, np.int32), row, tick, ts, NO_CLOCK, weight, importance)
+        return Ready(batch, code, late, nulls)
+
+    def _arrival_order(self, sides: tuple[Side, Side]) -> Ints | None:
+        reached = []
+        for which, rows in enumerate(sides):
+            newest = np.maximum.accumulate(rows.ts)
+            if rows.ts.size:
+                earlier = self.reached[which]
+                if earlier is not None:
+                    np.maximum(newest, earlier, out=newest)
+                self.reached[which] = int(newest[-1])
+            reached.append(newest)
+        if not (reached[0].size and reached[1].size):
+            return None
+        return np.argsort(np.concatenate(reached), kind="stable")
+
+    def advance(self, to: int | None) -> Ready:
+        """Move time on without rows (None: to the end), releasing what waited for it."""
+        if to is not None and (self.newest is None or to > self.newest):
+            self.newest = to
+        return self._release(nothing_waits(), np.empty((0, 3), np.int64), everything=to is None)
+
+    def _release(self, arrived: Waiting, late: Ints, *, everything: bool = False) -> Ready:
+        """Queue what arrived and hand out the ticks that are complete."""
+        both = [np.concatenate(columns) for columns in zip(self.waiting, arrived, strict=True)]
+        queue = Waiting(*both)
+        bar = None if everything or self.newest is None else self.newest - self.lateness
+        ready = np.ones(queue.ts.size, np.bool_) if bar is None else queue.ts < bar
+        order = np.flatnonzero(ready)
+        order = order[np.lexsort((queue.row[order], queue.side[order], queue.ts[order]))]
+        self.waiting = Waiting(*(column[~ready] if column.size else column for column in queue))
+        side, ts, code, row, valid, weight, importance = (
+            column[order] if column.size else column for column in queue
+        )
+        clock = np.empty((side.size, 2), np.int64)
+        for which in range(2):
+            mine = ts[side == which]
+            clock[:, which] = self.counted[which] + np.searchsorted(mine, ts, side="right")
+            self.counted[which] += mine.size
+        pos = np.where(side == 0, clock[:, 0], clock[:, 1])
+        nulls = np.bincount(side[~valid], minlength=2)
+        columns = [
+            column[valid] if column.size else column for column in (side, row, ts, pos, clock, weight, importance, code)
+        ]
+        side, row, ts, pos, clock, weight, importance, code = columns
+        batch = Batch(side, np.empty(side.size, np.int32), row, ts, pos, clock, weight, importance)
+        return Ready(batch, code, late, nulls)
+
+
+def _merged(columns: list[npt.NDArray[np.generic]], order: Ints | None) -> npt.NDArray[np.generic]:
+    column = np.concatenate(columns) if columns[0].size and columns[1].size else columns[int(columns[1].size > 0)]
+    return column if order is None else column[order]

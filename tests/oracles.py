@@ -1,0 +1,160 @@
+"""Say what the two-way joins must answer, by brute force that can be checked by eye.
+
+Nothing here is shared with the product: plain Python over lists, every count taken anew. Row numbers run per
+side, from 0, over every arrival of that side (late and null-key rows too). Keys are equal when `==` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from itertools import pairwise, product
+from typing import Literal, NamedTuple
+
+Kind = Literal["time", "rows"]
+Policy = Literal["oldest", "prob", "life"]
+Ident = tuple[int, int]  # (side, row)
+Pair = tuple[int, int]  # (left row, right row)
+Table = Mapping[Hashable, float]  # how likely each key is to arrive on one side; a missing key means 0
+
+
+class Arrival(NamedTuple):
+    """One row of a trace; a trace lists both sides' rows in order of arrival."""
+
+    side: int  # 0 left, 1 right
+    ts: int
+    key: Hashable | None  # None is the null key
+
+
+class Bounded(NamedTuple):
+    """What a bounded join emits, and where each row ended: shed, live or expired."""
+
+    pairs: set[Pair]
+    shed: list[tuple[int, int, str, int]]  # (side, row, reason, the tick at whose end it left)
+    live: set[Ident]
+    expired: set[Ident]
+
+
+class Row(NamedTuple):
+    """An arrival with its number on its own side."""
+
+    side: int
+    row: int
+    ts: int
+    key: Hashable | None
+
+
+def numbered(trace: list[Arrival]) -> list[Row]:
+    """Give each arrival its number on its own side."""
+    seen = [0, 0]
+    rows = []
+    for side, ts, key in trace:
+        rows.append(Row(side, seen[side], ts, key))
+        seen[side] += 1
+    return rows
+
+
+def seniority(row: Row) -> tuple[int, int, int]:
+    """Order by age: the oldest first, then left before right, then by number."""
+    return row.ts, row.side, row.row
+
+
+class Windows(NamedTuple):
+    """Both sides' windows over the rows that count; each question is answered from timestamps alone."""
+
+    spans: tuple[int, int]
+    kind: Kind
+    rows: list[Row]
+
+    def age(self, row: Row, now: int) -> int:
+        """Count what came after `row` and up to `now`: ticks, or rows of its own side."""
+        if self.kind == "time":
+            return now - row.ts
+        return sum(other.side == row.side and row.ts < other.ts <= now for other in self.rows)
+
+    def meet(self, left: Row, right: Row) -> bool:
+        """Tell whether the two are a result: equal keys, and the older one alive when the newer one comes."""
+        if left.key is None or left.key != right.key:
+            return False
+        older, newer = (left, right) if left.ts < right.ts else (right, left)
+        return older.ts == newer.ts or self.age(older, newer.ts) < self.spans[older.side]
+
+    def expires(self, row: Row, now: int) -> bool:
+        """Tell whether `row` can meet nobody after `now`: time will pass, but rows may fail to come."""
+        coming = 1 if self.kind == "time" else 0
+        return row.key is None or self.age(row, now) + coming >= self.spans[row.side]
+
+    def remaining(self, row: Row, now: int) -> int:
+        """Count the ticks, or the rows of its own side, that `row` can still outlive."""
+        return max(0, self.spans[row.side] - 1 - self.age(row, now))
+
+
+def late_rows(trace: list[Arrival], lateness: int) -> set[Ident]:
+    """Find the rows behind the watermark, which trails the largest timestamp of all earlier rows."""
+    rows = numbered(trace)
+    return {
+        (row.side, row.row)
+        for i, row in enumerate(rows)
+        if i > 0 and row.ts < max(earlier.ts for earlier in rows[:i]) - lateness
+    }
+
+
+def exact(trace: list[Arrival], *, spans: tuple[int, int], kind: Kind, lateness: int = 0) -> set[Pair]:
+    """Join without limits; the trace may be out of order, and late rows neither join nor count."""
+    late = late_rows(trace, lateness)
+    rows = [row for row in numbered(trace) if (row.side, row.row) not in late]
+    windows = Windows(spans, kind, rows)
+    lefts = [row for row in rows if row.side == 0]
+    rights = [row for row in rows if row.side == 1]
+    return {(left.row, right.row) for left, right in product(lefts, rights) if windows.meet(left, right)}
+
+
+def bounded(
+    trace: list[Arrival],
+    *,
+    spans: tuple[int, int],
+    kind: Kind,
+    limits: int | tuple[int, int],
+    policy: Policy,
+    p: tuple[Table, Table] = ({}, {}),
+    per_key: int | None = None,
+) -> Bounded:
+    """Join an in-order trace within `limits`: one shared pool, or a pool for each side."""
+    rows = numbered(trace)
+    assert all(a.ts <= b.ts for a, b in pairwise(rows)), "the trace must be in order"
+    windows = Windows(spans, kind, rows)
+    pools = [((0, 1), limits)] if isinstance(limits, int) else [((0,), limits[0]), ((1,), limits[1])]
+    memory: list[Row] = []
+    result = Bounded(set(), [], set(), set())
+
+    def priority(row: Row, now: int) -> tuple[float, tuple[int, int, int]]:
+        p_other = p[1 - row.side].get(row.key, 0)
+        worth = {"oldest": 0, "prob": p_other, "life": windows.remaining(row, now) * p_other}
+        return worth[policy], seniority(row)
+
+    def shed(victim: Row, reason: str, now: int) -> None:
+        memory.remove(victim)
+        result.shed.append((victim.side, victim.row, reason, now))
+
+    for now in sorted({row.ts for row in rows}):
+        newcomers = [row for row in rows if row.ts == now]
+        present = sorted(memory + newcomers, key=seniority)
+        # (1) The tick's rows meet memory as it stood, and each other.
+        for left, right in product(present, present):
+            if (left.side, right.side) == (0, 1) and now in {left.ts, right.ts} and windows.meet(left, right):
+                result.pairs.add((left.row, right.row))
+        # (2) What can meet nobody later leaves, newcomers included; (3) the other newcomers enter.
+        gone = [row for row in present if windows.expires(row, now)]
+        result.expired.update((row.side, row.row) for row in gone)
+        memory[:] = [row for row in present if row not in gone]
+        # (3b) From the oldest on, a tuple leaves while its side holds too many of its key.
+        for row in memory.copy():
+            same = [other for other in memory if (other.side, other.key) == (row.side, row.key)]
+            if per_key is not None and len(same) > per_key:
+                shed(row, "per_key", now)
+        # (4) While a pool is over its limit, its tuple of the smallest priority leaves.
+        for sides, limit in pools:
+            while len(pool := [row for row in memory if row.side in sides]) > limit:
+                shed(min(pool, key=lambda row: priority(row, now)), "budget", now)
+
+    result.live.update((row.side, row.row) for row in memory)
+    return result
