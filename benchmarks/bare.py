@@ -30,14 +30,17 @@ def power(least: int) -> int:
 @kernel
 def bucket(key: int, buckets: int) -> int:
     """Return where a key hashes to; `buckets` is a power of two."""
-    return np.int64((np.uint64(key) * SPREAD) >> np.uint64(32)) & (buckets - 1)
+    word = np.uint64(key) * SPREAD
+    return np.int64(word ^ (word >> np.uint64(32))) & (buckets - 1)
 
 
 # --- tuple at a time over hash chains -----------------------------------------------------------------------------
 
 
 @kernel
-def _walk(ring: Array, newest: int, came: int, key: int, now: int, span: int, row: int, out: Any, n: int) -> int:
+def _walk(  # noqa: PLR0913, PLR0917 - kernels take arrays, not objects
+    ring: Array, newest: int, came: int, key: int, now: int, span: int, row: int, out: Any, n: int
+) -> int:
     """Emit the rows of a chain that carry the key, newest first, until one is too old (or overwritten)."""
     mine, theirs = out
     while newest >= 0 and newest + ring.shape[0] >= came:
@@ -63,9 +66,7 @@ def _enter(ring: Array, heads: Array, at: int, side: int, key: int, now: int, ro
 
 
 @kernel
-def _chains(
-    left_keys: Array, left_ts: Array, right_keys: Array, right_ts: Array, span: int, window: Any
-) -> int:
+def _chains(left_keys: Array, left_ts: Array, right_keys: Array, right_ts: Array, span: int, window: Any) -> int:
     """Merge both sides by time and return the number of pairs."""
     heads, left_ring, right_ring, pairs = window
     i = j = n = 0
@@ -100,9 +101,9 @@ def chains(left_keys: Array, left_ts: Array, right_keys: Array, right_ts: Array,
 
 @kernel
 def _sort_by_group(keys: Array, low: int, high: int, table: Array, groups: int, member: Array) -> int:
-    """Number the keys of rows [low, high) from `groups` on and write each row's number; return how many there are.
+    """Give numbers to the keys of rows [low, high) from `groups` on and write each row's number; return how many.
 
-    `table` is (bucket, [key, group, batch]).
+    `table` is (bucket, [key, group]).
     """
     mask = table.shape[0] - 1
     for row in range(low, high):
@@ -119,7 +120,7 @@ def _sort_by_group(keys: Array, low: int, high: int, table: Array, groups: int, 
 
 @kernel
 def _lay_out(member: Array, low: int, count: int, groups: int, start: Array, rows: Array) -> None:
-    """Counting sort: rows in order of group, each group's rows in order of time."""
+    """Sort by counting: rows in order of group, each group's rows in order of time."""
     start[: groups + 1] = 0
     for i in range(count):
         start[member[i] + 1] += 1
@@ -175,7 +176,13 @@ def _grouped(
 
 
 def grouped(
-    left_keys: Array, left_ts: Array, right_keys: Array, right_ts: Array, span: int, pairs: Array, batch: int = 10_000
+    left_keys: Array,
+    left_ts: Array,
+    right_keys: Array,
+    right_ts: Array,
+    span: int,
+    pairs: Array,
+    batch: int = 10_000,
 ) -> Pairs:
     """Join micro-batches grouped by key, each key's rows contiguous (one row a tick and side)."""
     n = _grouped(left_keys, left_ts, right_keys, right_ts, span, batch, pairs)

@@ -5,22 +5,10 @@ all right rows and the old left rows with the new right rows, materialises the r
 ts_right), appends the new rows to the state and deletes what no later row can reach.
 """
 
-from __future__ import annotations
-
-import sys
-import time
-from typing import TYPE_CHECKING
-
 import duckdb
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-
-import bare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _alive(table: pa.Table, newest: pa.Table, span: int) -> pa.Table:
@@ -82,46 +70,3 @@ def polars_loop(left: pa.Table, right: pa.Table, span: int, batch: int = 10_000)
         old_left = all_left.filter(pl.col("ts") > new_right["ts"][-1] - span) if len(new_right) else all_left
         old_right = all_right.filter(pl.col("ts") > new_left["ts"][-1] - span) if len(new_left) else all_right
     return found
-
-
-def check(loops: dict[str, Callable[..., int]]) -> None:
-    """Compare the loops with the bare join on short streams with ties and of unequal length."""
-    rng = np.random.default_rng(1)
-    for rows_left, rows_right in ((500, 500), (900, 130), (0, 40)):
-        left, right = (
-            {"ts": np.cumsum(rng.integers(0, 3, rows)), "key": rng.integers(0, 20, rows)}
-            for rows in (rows_left, rows_right)
-        )
-        for span in (1, 40, 3_000):
-            pairs = len(bare.chains(left["key"], left["ts"], right["key"], right["ts"], span)[0])
-            for join in loops.values():
-                assert join(pa.table(left), pa.table(right), span, 100) == pairs
-
-
-def main() -> None:
-    """Check both loops against the bare join and time them on sparse and dense keys."""
-    loops: dict[str, Callable[..., int]] = {"duckdb": duckdb_loop, "polars": polars_loop}
-    check(loops)
-    for name, (left_keys, left_ts, right_keys, right_ts, span) in {
-        "sparse": bare.sparse(),
-        "dense": bare.dense(),
-    }.items():
-        pairs = len(bare.chains(left_keys, left_ts, right_keys, right_ts, span)[0])
-        left = pa.table({"ts": left_ts, "key": left_keys})
-        right = pa.table({"ts": right_ts, "key": right_keys})
-        tuples = len(left) + len(right)
-        for loop, join in loops.items():
-            took = float("inf")
-            for _ in range(3):
-                begin = time.perf_counter()
-                found = join(left, right, span)
-                took = min(took, time.perf_counter() - begin)
-                assert found == pairs, (found, pairs)
-            print(
-                f"{name:6}  {loop:6}  {took:6.2f} s  {tuples / took / 1e6:6.2f} Mtuples/s"
-                f"  {pairs / took / 1e6:6.2f} Mpairs/s  ({pairs:,} pairs)"
-            )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,7 +17,7 @@ from penstock.quality.books import Report
 from penstock.streams.times import Rows
 
 
-def join(
+def join(  # noqa: PLR0913 - the one front door
     left: Any,
     right: Any,
     *,
@@ -98,7 +98,7 @@ def run(left: Any, right: Any, **arguments: Any) -> Result:
     return pump.run(left, right, settings_of(arguments), ledger="keep")
 
 
-def compare(
+def compare(  # noqa: PLR0913 - the same arguments as join
     left: Any,
     right: Any,
     *,
@@ -214,7 +214,7 @@ def table(*, left: Mapping[Any, float], right: Mapping[Any, float]) -> Table:
 
 
 def rows(count: int) -> Rows:
-    """A window over the last `count` rows of a side.
+    """Make a window over the last `count` rows of a side.
 
     Examples:
         >>> import penstock as pen
@@ -224,4 +224,17 @@ def rows(count: int) -> Rows:
     return Rows(count)
 
 
-__all__ = ["Join", "Policy", "Report", "Result", "Table", "compare", "join", "policies", "policy", "rows", "run", "table"]
+__all__ = [
+    "Join",
+    "Policy",
+    "Report",
+    "Result",
+    "Table",
+    "compare",
+    "join",
+    "policies",
+    "policy",
+    "rows",
+    "run",
+    "table",
+]

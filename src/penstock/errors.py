@@ -1,5 +1,7 @@
 """Say what was wrong with an argument, what was got, and what would work."""
 
+from typing import Any
+
 
 class PenstockError(Exception):
     """The root of every error that Penstock raises on purpose."""
@@ -13,6 +15,9 @@ class InputError(PenstockError, ValueError):
         self.argument = argument
         self.got = got
         self.want = want
+
+    def __reduce__(self) -> tuple[Any, ...]:  # so that it survives the way back from another process
+        return type(self), (self.argument, self.got, self.want)
 
 
 class ColumnError(InputError):
@@ -62,3 +67,6 @@ class OutputError(PenstockError, OSError):
         super().__init__(f"{path}: {why}")
         self.path = path
         self.why = why
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.why)

@@ -1,9 +1,11 @@
 """Turn key bytes into 64-bit codes."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import kernel
+from penstock.core.jit import kernel, wide
 from penstock.core.rng import GOLDEN, mixed
 from penstock.core.windows import Ints
 
@@ -11,7 +13,7 @@ EIGHT = np.uint64(8)
 
 
 @kernel
-def hash_bytes(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], codes: Ints) -> None:
+def hash_bytes(offsets: npt.NDArray[Any], data: npt.NDArray[Any], codes: Ints) -> None:
     """Hash the byte strings ``data[offsets[i]:offsets[i + 1]]``. O(bytes)."""
     for i in range(codes.size):
         word = np.uint64(offsets[i + 1] - offsets[i]) * GOLDEN
@@ -24,11 +26,11 @@ def hash_bytes(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], code
                 word = mixed(word ^ chunk) + GOLDEN
                 chunk = np.uint64(0)
                 filled = 0
-        codes[i] = np.int64(mixed(word ^ chunk))
+        codes[i] = wide(mixed(word ^ chunk))
 
 
 @kernel
 def combine_codes(codes: Ints, more: Ints) -> None:
     """Mix the codes of one more column into the codes of a key of several."""
     for i in range(codes.size):
-        codes[i] = np.int64(mixed(np.uint64(codes[i]) * GOLDEN + np.uint64(more[i])))
+        codes[i] = wide(mixed(np.uint64(codes[i]) * GOLDEN + np.uint64(more[i])))

@@ -6,10 +6,13 @@ itself, or the oldest of its key.
 The heap is lazy. What an entry says is never more than the truth: a leaf that becomes worth less gets a new entry
 at once, a leaf that becomes worth more, or leaves, is not touched. Only the entry at the top is compared with the
 truth, and corrected until they agree. So arrivals and expiry cost nothing here, and a victim costs one way down.
+Leaves that are worth nothing wait apart, in order of age: on sparse keys most tuples are such, and taking them off
+the front of a queue costs O(1).
 
 A policy that *fades* says what a tuple is worth per tick; the heap multiplies that by the ticks it has left. Such
 scores change while nothing arrives. The heap stays exact by certificates (a kinetic heap): every entry holds the
-first clock at which it, or an entry below it, may have to change places, and ``settle`` looks at just those.
+first clock at which it, or an entry below it, may have to change places, and ``settle`` looks at just those
+whenever the clock has moved.
 """
 
 import math
@@ -18,27 +21,30 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.hooks import fades, ranks, scale, score
-from penstock.core.jit import borrowed, kernel, overload, part, uncached
-from penstock.core.windows import ALIVE, BUNCH, CLOCK, POS, ROW, SLOTS, Ints, Windows, first
+from penstock.core.hooks import ranks, scale, score
+from penstock.core.jit import borrowed, kernel, outlined, overload, part, uncached, wide
+from penstock.core.windows import ALIVE, BUNCH, CLOCK, POS, ROW, SLOTS, Floats, Ints, Windows, first
 
 SHIFT = 2
 FAN = 1 << SHIFT
 NOBODY = -1
 NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
+# columns of `tag` and `idle`
+BORN, NUMBER, LEAF = 0, 1, 2
+# columns of `marks`
+SIZE, START, WAITING = 0, 1, 2
 
 
 class Heap(NamedTuple):
-    """The heaps of both sides; entries are (side, place), the smallest at place 0."""
+    """The heaps of both sides; the entry at place 0 goes first."""
 
-    worth: npt.NDArray[np.float64]
-    born: npt.NDArray[np.int64]
-    row: npt.NDArray[np.int64]
-    leaf: npt.NDArray[np.int32]
-    sure: npt.NDArray[np.int64]  # first clock at which to look again; one element where scores stand still
-    queued: npt.NDArray[np.int32]  # (side, leaf) -> how many entries it has
-    size: Ints  # per side
+    worth: Floats  # (side, place)
+    tag: Ints  # (side, place, BORN..LEAF)
+    sure: Ints  # (side, place) -> first clock at which to look again; one place where scores stand still
+    idle: Ints  # (side, ring, BORN..LEAF) -> leaves worth nothing, the oldest first
+    queued: npt.NDArray[Any]  # (side, leaf) -> how many entries it has, in heap and queue
+    marks: Ints  # (side, SIZE..WAITING)
     span: Ints  # per side
 
 
@@ -46,17 +52,188 @@ def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
     """Return heaps without entries, with room for so many on each side."""
     return Heap(
         worth=np.empty((2, entries)),
-        born=np.empty((2, entries), np.int64),
-        row=np.empty((2, entries), np.int64),
-        leaf=np.empty((2, entries), np.int32),
+        tag=np.empty((2, entries, 3), np.int64),
         sure=np.empty((2, entries if fading else 1), np.int64),
+        idle=np.empty((2, entries, 3), np.int64),
         queued=np.zeros((2, leaves), np.int32),
-        size=np.zeros(2, np.int64),
+        marks=np.zeros((2, 3), np.int64),
         span=span,
     )
 
 
-# --- what depends on the kind of policy ---------------------------------------------------------------------------
+# --- order: nothing below depends on the policy -------------------------------------------------------------------
+
+
+@part
+def fades(heap: Heap) -> bool:
+    """Say whether scores are per tick of remaining life."""
+    return heap.sure.shape[1] > 1
+
+
+@part
+def present(heap: Heap, side: int, clock: int, place: int) -> float:
+    """Return what an entry is worth at a clock."""
+    worth = heap.worth[side, place]
+    if fades(heap):
+        return worth * max(heap.tag[side, place, BORN] + heap.span[side] - 1 - clock, 0)
+    return worth
+
+
+@part
+def older(heap: Heap, side: int, place: int, other: int) -> bool:
+    """Say whether one entry is older than another; at the same age, of an earlier row."""
+    tag = heap.tag[side]
+    if tag[place, BORN] != tag[other, BORN]:
+        return tag[place, BORN] < tag[other, BORN]
+    return tag[place, NUMBER] < tag[other, NUMBER]
+
+
+@part
+def swap(heap: Heap, side: int, place: int, other: int) -> None:
+    """Let two entries change places."""
+    worth = heap.worth[side, place]
+    heap.worth[side, place] = heap.worth[side, other]
+    heap.worth[side, other] = worth
+    for column in range(3):
+        value = heap.tag[side, place, column]
+        heap.tag[side, place, column] = heap.tag[side, other, column]
+        heap.tag[side, other, column] = value
+
+
+@part
+def first_child(heap: Heap, side: int, clock: int, place: int) -> int:
+    """Return the child of a place that goes first, or -1."""
+    begin = (place << SHIFT) + 1
+    end = min(begin + FAN, heap.marks[side, SIZE])
+    if begin >= end:
+        return wide(NOBODY)
+    best, best_now = begin, present(heap, side, clock, begin)
+    for child in range(begin + 1, end):
+        now = present(heap, side, clock, child)
+        if now < best_now or (now == best_now and older(heap, side, child, best)):
+            best, best_now = wide(child), now
+    return best
+
+
+@outlined
+def sink(heap: Heap, side: int, clock: int, place: int) -> None:
+    """Move the entry at a place down to where it belongs, and certify all on its way."""
+    heap = borrowed(heap)
+    top = place
+    now = present(heap, side, clock, place)
+    while True:
+        child = first_child(heap, side, clock, place)
+        if child < 0:
+            break
+        theirs = present(heap, side, clock, child)
+        if now < theirs or (now == theirs and older(heap, side, place, child)):
+            break
+        swap(heap, side, place, child)
+        place = child
+    if fades(heap):
+        certify(heap, side, clock, place)
+        while place > top:
+            place = (place - 1) >> SHIFT
+            certify(heap, side, clock, place)
+
+
+@outlined
+def add(heap: Heap, side: int, clock: int, worth: float, born: int, row: int, leaf: int) -> None:
+    """Put an entry into the heap, which has room for it."""
+    heap = borrowed(heap)
+    place = heap.marks[side, SIZE]
+    heap.marks[side, SIZE] = place + 1
+    heap.worth[side, place] = worth
+    heap.tag[side, place, BORN] = born
+    heap.tag[side, place, NUMBER] = row
+    heap.tag[side, place, LEAF] = leaf
+    if fades(heap):
+        heap.sure[side, place] = NEVER
+    now = present(heap, side, clock, place)
+    bottom = place
+    while place > 0:
+        above = (place - 1) >> SHIFT
+        theirs = present(heap, side, clock, above)
+        if theirs < now or (theirs == now and older(heap, side, above, place)):
+            break
+        swap(heap, side, place, above)
+        place = above
+    if fades(heap):
+        certify_up(heap, side, clock, bottom, place)
+
+
+@outlined
+def drop_first(heap: Heap, side: int, clock: int) -> None:
+    """Take the entry at the top out of the heap."""
+    heap = borrowed(heap)
+    last = heap.marks[side, SIZE] - 1
+    swap(heap, side, 0, last)
+    heap.marks[side, SIZE] = last
+    if last > 0:
+        if fades(heap):
+            certify_up(heap, side, clock, (last - 1) >> SHIFT, last)
+        sink(heap, side, clock, 0)
+
+
+@part
+def crossing(heap: Heap, side: int, clock: int, place: int, child: int) -> int:
+    """Return the first clock after this one at which a child may go before the entry above it."""
+    slope, steeper = heap.worth[side, place], heap.worth[side, child]
+    if steeper <= slope:
+        return NEVER
+    last = heap.span[side] - 1 - clock
+    mine, theirs = heap.tag[side, place, BORN] + last, heap.tag[side, child, BORN] + last
+    ahead = math.floor(min((steeper * theirs - slope * mine) / (steeper - slope), FAR))
+    return clock + max(wide(ahead) - 1, 1)  # one early: scores are rounded, and equal ones go by age
+
+
+@part
+def certify(heap: Heap, side: int, clock: int, place: int) -> None:
+    """Work out until when a place and all below it are sure."""
+    begin = (place << SHIFT) + 1
+    sure = wide(NEVER)
+    for child in range(begin, min(begin + FAN, heap.marks[side, SIZE])):
+        sure = min(sure, heap.sure[side, child], crossing(heap, side, clock, place, child))
+    heap.sure[side, place] = sure
+
+
+@part
+def certify_up(heap: Heap, side: int, clock: int, place: int, top: int) -> None:
+    """Certify from a place upwards: to the one above `top`, then as far as certificates change."""
+    while True:
+        before = heap.sure[side, place]
+        certify(heap, side, clock, place)
+        if place == 0 or (place < top and heap.sure[side, place] == before):
+            return
+        place = (place - 1) >> SHIFT
+
+
+@part
+def settle(heap: Heap, side: int, clock: int) -> None:
+    """Restore the order after the clock has moved."""
+    if fades(heap) and heap.marks[side, SIZE] > 0 and heap.sure[side, 0] <= clock:
+        settle_below(heap, side, clock)
+
+
+@outlined
+def settle_below(heap: Heap, side: int, clock: int) -> None:
+    """Put right every place whose certificate has run out, those below before those above."""
+    heap = borrowed(heap)
+    while heap.sure[side, 0] <= clock:
+        place = wide(0)
+        below = True
+        while below:
+            below = False
+            begin = (place << SHIFT) + 1
+            for child in range(begin, min(begin + FAN, heap.marks[side, SIZE])):
+                if heap.sure[side, child] <= clock:
+                    place = wide(child)
+                    below = True
+                    break
+        sink(heap, side, clock, place)
+
+
+# --- entries ------------------------------------------------------------------------------------------------------
 
 
 def front(policy: Any, windows: Windows, side: int, leaf: int) -> int:
@@ -66,12 +243,12 @@ def front(policy: Any, windows: Windows, side: int, leaf: int) -> int:
 
 def _front_of_key(policy: Any, windows: Windows, side: int, leaf: int) -> int:  # noqa: ARG001
     bunch = 2 * leaf + side
-    return first(windows, bunch) if windows.runs[bunch, ALIVE] > 0 else np.int64(NOBODY)
+    return first(windows, bunch) if windows.runs[bunch, ALIVE] > 0 else wide(NOBODY)
 
 
 def _front_of_slot(policy: Any, windows: Windows, side: int, leaf: int) -> int:  # noqa: ARG001
     bunch = windows.link[leaf, BUNCH]
-    return np.int64(leaf) if bunch >= 0 and (bunch & 1) == side else np.int64(NOBODY)
+    return wide(leaf) if bunch >= 0 and (bunch & 1) == side else wide(NOBODY)
 
 
 @overload(front)
@@ -81,220 +258,66 @@ def _front(policy: Any, windows: Any, side: Any, leaf: Any) -> Any:  # noqa: ARG
 
 def leaf_of(policy: Any, windows: Windows, slot: int) -> int:
     """Return the leaf that a tuple plays for."""
-    return np.int64(windows.link[slot, BUNCH]) >> 1 if ranks(policy) == "key" else slot
+    return wide(windows.link[slot, BUNCH]) >> 1 if ranks(policy) == "key" else wide(slot)
 
 
 @overload(leaf_of)
 def _leaf_of(policy: Any, windows: Any, slot: Any) -> Any:  # noqa: ARG001
     if ranks(policy) == "key":
-        return lambda policy, windows, slot: np.int64(windows.link[slot, BUNCH]) >> 1  # noqa: ARG005
-    return lambda policy, windows, slot: np.int64(slot)  # noqa: ARG005
-
-
-def fading(policy: Any) -> bool:
-    """Say, for the compiler too, whether scores are per tick of remaining life."""
-    return fades(policy)
-
-
-@overload(fading)
-def _fading(policy: Any) -> Any:
-    if fades(policy):
-        return lambda policy: True  # noqa: ARG005
-    return lambda policy: False  # noqa: ARG005
+        return lambda policy, windows, slot: wide(windows.link[slot, BUNCH]) >> 1  # noqa: ARG005
+    return lambda policy, windows, slot: wide(slot)  # noqa: ARG005
 
 
 @part
-def present(policy: Any, windows: Windows, heap: Heap, side: int, worth: float, born: int) -> float:
-    """Return what a score means at the present clock."""
-    if fading(policy):
-        return worth * max(born + heap.span[side] - 1 - windows.marks[CLOCK + side], 0)
-    return worth
-
-
-# --- order --------------------------------------------------------------------------------------------------------
-
-
-@part
-def goes_first(worth: float, born: int, row: int, rival: float, since: int, other: int) -> bool:
-    """Say whether the first of two tuples of one side goes first: worth less, then older, then earlier row."""
-    if worth != rival:
-        return worth < rival
-    return born < since or (born == since and row < other)
-
-
-@part
-def write(heap: Heap, side: int, place: int, worth: float, born: int, row: int, leaf: int) -> None:
-    """Write an entry."""
-    heap.worth[side, place] = worth
-    heap.born[side, place] = born
-    heap.row[side, place] = row
-    heap.leaf[side, place] = leaf
-
-
-@part
-def move(heap: Heap, side: int, source: int, place: int) -> None:
-    """Copy an entry to another place."""
-    write(
-        heap,
-        side,
-        place,
-        heap.worth[side, source],
-        heap.born[side, source],
-        heap.row[side, source],
-        heap.leaf[side, source],
-    )
-
-
-@part
-def first_child(policy: Any, windows: Windows, heap: Heap, side: int, place: int) -> int:
-    """Return the child of a place that goes first, or -1."""
-    begin = (place << SHIFT) + 1
-    end = min(begin + FAN, heap.size[side])
-    if begin >= end:
-        return np.int64(NOBODY)
-    worth, born, row = heap.worth[side], heap.born[side], heap.row[side]
-    best = begin
-    best_now = present(policy, windows, heap, side, worth[begin], born[begin])
-    for child in range(begin + 1, end):
-        now = present(policy, windows, heap, side, worth[child], born[child])
-        if goes_first(now, born[child], row[child], best_now, born[best], row[best]):
-            best = np.int64(child)
-            best_now = now
-    return best
-
-
-@part
-def sink(policy: Any, windows: Windows, heap: Heap, side: int, place: int) -> int:
-    """Move the entry at a place down to where it belongs and return that place."""
-    worth, born = heap.worth[side, place], heap.born[side, place]
-    row, leaf = heap.row[side, place], heap.leaf[side, place]
-    now = present(policy, windows, heap, side, worth, born)
-    while True:
-        child = first_child(policy, windows, heap, side, place)
-        if child < 0:
-            break
-        theirs = present(policy, windows, heap, side, heap.worth[side, child], heap.born[side, child])
-        if not goes_first(theirs, heap.born[side, child], heap.row[side, child], now, born, row):
-            break
-        move(heap, side, child, place)
-        place = child
-    write(heap, side, place, worth, born, row, leaf)
-    return place
-
-
-@part
-def rise(policy: Any, windows: Windows, heap: Heap, side: int, place: int) -> int:
-    """Move the entry at a place up to where it belongs and return that place."""
-    worth, born = heap.worth[side, place], heap.born[side, place]
-    row, leaf = heap.row[side, place], heap.leaf[side, place]
-    now = present(policy, windows, heap, side, worth, born)
-    while place > 0:
-        above = (place - 1) >> SHIFT
-        theirs = present(policy, windows, heap, side, heap.worth[side, above], heap.born[side, above])
-        if not goes_first(now, born, row, theirs, heap.born[side, above], heap.row[side, above]):
-            break
-        move(heap, side, above, place)
-        place = above
-    write(heap, side, place, worth, born, row, leaf)
-    return place
-
-
-# --- certificates -------------------------------------------------------------------------------------------------
-
-
-@part
-def crossing(windows: Windows, heap: Heap, side: int, place: int, child: int) -> int:
-    """Return the first clock at which a child may be worth less than the entry above it."""
-    slope, steeper = heap.worth[side, place], heap.worth[side, child]
-    if steeper <= slope:
-        return NEVER
-    clock = windows.marks[CLOCK + side]
-    last = heap.span[side] - 1 - clock
-    ahead = (steeper * (heap.born[side, child] + last) - slope * (heap.born[side, place] + last)) / (steeper - slope)
-    return clock + max(np.int64(math.floor(min(ahead, FAR))), 1)
-
-
-@part
-def certify(windows: Windows, heap: Heap, side: int, place: int) -> None:
-    """Work out until when a place and all below it are sure."""
-    begin = (place << SHIFT) + 1
-    sure = np.int64(NEVER)
-    for child in range(begin, min(begin + FAN, heap.size[side])):
-        sure = min(sure, heap.sure[side, child], crossing(windows, heap, side, place, child))
-    heap.sure[side, place] = sure
-
-
-@part
-def certify_up(windows: Windows, heap: Heap, side: int, place: int, top: int) -> None:
-    """Work out the certificates from a place upwards: to the one above `top`, then as far as they change."""
-    while True:
-        before = heap.sure[side, place]
-        certify(windows, heap, side, place)
-        if place == 0 or (place < top and heap.sure[side, place] == before):
-            return
-        place = (place - 1) >> SHIFT
-
-
-@part
-def placed(policy: Any, windows: Windows, heap: Heap, side: int, place: int, top: int) -> None:
-    """Bring certificates up to date after entries moved between a place and `top` above it."""
-    if fading(policy):
-        certify_up(windows, heap, side, place, top)
-
-
-def settle(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
-    """Put right every place whose certificate has run out."""
-    if fades(policy):
-        _settle(policy, windows, heap, side)
-
-
-@overload(settle)
-def _settle_if_fading(policy: Any, windows: Any, heap: Any, side: Any) -> Any:  # noqa: ARG001
-    return _settle if fades(policy) else lambda policy, windows, heap, side: None  # noqa: ARG005
-
-
-def _settle(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
-    clock = windows.marks[CLOCK + side]
-    while heap.size[side] > 0 and heap.sure[side, 0] <= clock:
-        place = np.int64(0)
-        below = True
-        while below:  # the deepest place that has run out
-            below = False
-            begin = (place << SHIFT) + 1
-            for child in range(begin, min(begin + FAN, heap.size[side])):
-                if heap.sure[side, child] <= clock:
-                    place = np.int64(child)
-                    below = True
-                    break
-        placed(policy, windows, heap, side, sink(policy, windows, heap, side, place), place)
-
-
-# --- entries ------------------------------------------------------------------------------------------------------
+def truth(policy: Any, windows: Windows, side: int, slot: int) -> float:
+    """Return the score of a tuple, or of nobody (slot = -1): infinity."""
+    return np.inf if slot < 0 else score(policy, windows, side, slot, windows.marks[CLOCK + side])
 
 
 @part
 def push(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
-    """Add an entry for a leaf."""
-    if heap.size[side] == heap.worth.shape[1]:
-        clean(policy, windows, heap, side)
-    place = heap.size[side]
-    heap.size[side] = place + 1
+    """Add an entry for a leaf: to the queue if it is worth nothing, else to the heap."""
     heap.queued[side, leaf] += 1
-    worth = score(policy, windows, side, slot, windows.marks[CLOCK + side])
-    write(heap, side, place, worth, windows.stamp[slot, POS], windows.stamp[slot, ROW], leaf)
-    placed(policy, windows, heap, side, place, rise(policy, windows, heap, side, place))
+    worth = truth(policy, windows, side, slot)
+    if worth > 0.0 or not wait(windows, heap, side, leaf, slot):
+        place(policy, windows, heap, side, leaf, slot, worth)
+
+
+@part
+def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int, worth: float) -> None:
+    """Put an entry into the heap."""
+    if heap.marks[side, SIZE] == heap.worth.shape[1]:
+        clean(policy, windows, heap, side)
+    stamp = windows.stamp
+    add(heap, side, windows.marks[CLOCK + side], worth, stamp[slot, POS], stamp[slot, ROW], leaf)
+
+
+@part
+def wait(windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> bool:
+    """Put an entry at the end of the queue; False if that is full, or its last entry younger."""
+    ring = heap.idle.shape[1]
+    start, count = heap.marks[side, START], heap.marks[side, WAITING]
+    born = windows.stamp[slot, POS]
+    if count == ring or (count > 0 and born < heap.idle[side, (start + count - 1) % ring, BORN]):
+        return False
+    at = (start + count) % ring
+    heap.idle[side, at, BORN] = born
+    heap.idle[side, at, NUMBER] = windows.stamp[slot, ROW]
+    heap.idle[side, at, LEAF] = leaf
+    heap.marks[side, WAITING] = count + 1
+    return True
 
 
 @part
 def entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:
     """Tell the heap that a tuple came to play for its leaf, which had none."""
     leaf = leaf_of(policy, windows, slot)
-    if heap.queued[side, leaf] == 0 or ranks_tuples(policy):
+    if heap.queued[side, leaf] == 0 or ranks_tuples(policy):  # an earlier tuple's entry says nothing of this one
         push(policy, windows, heap, side, leaf, slot)
 
 
 def ranks_tuples(policy: Any) -> bool:
-    """Say, for the compiler too, whether each tuple has its own score."""
+    """Say, for the compiler too, whether each tuple has a score of its own."""
     return ranks(policy) == "tuple"
 
 
@@ -308,82 +331,118 @@ def _ranks_tuples(policy: Any) -> Any:
 @part
 def lowered(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> None:
     """Tell the heap that a leaf may be worth less than its entries say."""
-    slot = np.int64(front(policy, windows, side, leaf))
+    slot = wide(front(policy, windows, side, leaf))
     if slot >= 0:
         push(policy, windows, heap, side, leaf, slot)
 
 
 @part
-def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> bool:
-    """Compare the entry at the top with the truth; True if it was true, else it is put right."""
-    leaf = np.int64(heap.leaf[side, 0])
-    slot = np.int64(front(policy, windows, side, leaf))
-    if slot >= 0:
-        worth = score(policy, windows, side, slot, windows.marks[CLOCK + side])
-        row = windows.stamp[slot, ROW]
-        if row == heap.row[side, 0] and worth == heap.worth[side, 0]:
-            return True
-        write(heap, side, 0, worth, windows.stamp[slot, POS], row, leaf)
-    else:
+def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
+    """Compare the top of the heap with the truth; returns its tuple if it was true, else -1, put right."""
+    tag = heap.tag[side, 0]
+    leaf = tag[LEAF]
+    slot = wide(front(policy, windows, side, leaf))
+    clock = windows.marks[CLOCK + side]
+    if slot < 0:
         heap.queued[side, leaf] -= 1
-        heap.size[side] -= 1
-        if heap.size[side] == 0:
-            return False
-        last = heap.size[side]
-        move(heap, side, last, 0)
-        placed(policy, windows, heap, side, (last - 1) >> SHIFT, last)
-    placed(policy, windows, heap, side, sink(policy, windows, heap, side, 0), 0)
-    return False
+        drop_first(heap, side, clock)
+        return wide(NOBODY)
+    worth = truth(policy, windows, side, slot)
+    if windows.stamp[slot, ROW] == tag[NUMBER] and worth == heap.worth[side, 0]:
+        return slot
+    heap.worth[side, 0] = worth
+    tag[BORN] = windows.stamp[slot, POS]
+    tag[NUMBER] = windows.stamp[slot, ROW]
+    sink(heap, side, clock, 0)
+    return wide(NOBODY)
 
 
 @part
+def correct_idle(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
+    """Compare the first in the queue with the truth; returns its tuple if it was true, else -1, taken out."""
+    start = heap.marks[side, START]
+    tag = heap.idle[side, start]
+    leaf = tag[LEAF]
+    slot = wide(front(policy, windows, side, leaf))
+    worth = truth(policy, windows, side, slot)
+    if worth == 0.0 and windows.stamp[slot, ROW] == tag[NUMBER]:
+        return slot
+    heap.marks[side, START] = (start + 1) % heap.idle.shape[1]
+    heap.marks[side, WAITING] -= 1
+    if slot < 0:
+        heap.queued[side, leaf] -= 1
+    else:
+        place(policy, windows, heap, side, leaf, slot, worth)
+    return wide(NOBODY)
+
+
+@outlined
 def clean(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
     """Keep one true entry per leaf that plays, and restore the order."""
+    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
     size = 0
-    for place in range(heap.size[side]):
-        leaf = np.int64(heap.leaf[side, place])
-        slot = np.int64(front(policy, windows, side, leaf))
-        if slot < 0 or heap.queued[side, leaf] < 0:
-            heap.queued[side, leaf] = min(heap.queued[side, leaf], 0)
-            continue
-        heap.queued[side, leaf] = -1
-        worth = score(policy, windows, side, slot, windows.marks[CLOCK + side])
-        write(heap, side, size, worth, windows.stamp[slot, POS], windows.stamp[slot, ROW], leaf)
-        size += 1
-    heap.size[side] = size
-    for place in range(size):
-        heap.queued[side, heap.leaf[side, place]] = 1
+    for at in range(heap.marks[side, SIZE]):
+        leaf = heap.tag[side, at, LEAF]
+        slot = wide(front(policy, windows, side, leaf))
+        heap.queued[side, leaf] -= 1
+        if slot >= 0 and heap.queued[side, leaf] == 0:  # its last entry, in heap and queue
+            heap.queued[side, leaf] = 1
+            heap.worth[side, size] = truth(policy, windows, side, slot)
+            heap.tag[side, size, BORN] = windows.stamp[slot, POS]
+            heap.tag[side, size, NUMBER] = windows.stamp[slot, ROW]
+            heap.tag[side, size, LEAF] = leaf
+            size += 1
+    heap.marks[side, SIZE] = size
     for back in range(size):
-        place = size - 1 - back
-        if fading(policy):
-            heap.sure[side, place] = NEVER
-        placed(policy, windows, heap, side, sink(policy, windows, heap, side, place), place)
+        sink(heap, side, windows.marks[CLOCK + side], size - 1 - back)
+
+
+# --- victims ------------------------------------------------------------------------------------------------------
+
+
+@part
+def idle_first(windows: Windows, heap: Heap, side: int) -> bool:
+    """Say whether the first in the queue goes before the top of the heap."""
+    if heap.marks[side, WAITING] == 0 or heap.marks[side, SIZE] == 0:
+        return heap.marks[side, WAITING] > 0
+    if present(heap, side, windows.marks[CLOCK + side], 0) > 0.0:
+        return True
+    waits, top = heap.idle[side, heap.marks[side, START]], heap.tag[side, 0]
+    return waits[BORN] < top[BORN] or (waits[BORN] == top[BORN] and waits[NUMBER] < top[NUMBER])
 
 
 @part
 def lower_side(policy: Any, windows: Windows, heap: Heap) -> int:
-    """Return the side whose top entry goes first: worth less, then older, then left."""
-    if heap.size[0] == 0 or heap.size[1] == 0:
-        return 0 if heap.size[1] == 0 else 1
-    ours = present(policy, windows, heap, 0, heap.worth[0, 0], heap.born[0, 0]) * scale(policy, 0)
-    theirs = present(policy, windows, heap, 1, heap.worth[1, 0], heap.born[1, 0]) * scale(policy, 1)
-    if ours != theirs:
-        return 0 if ours < theirs else 1
-    return 0 if heap.born[0, 0] <= heap.born[1, 0] else 1
+    """Return the side whose first entry goes first: worth less, then older, then left."""
+    best, best_now, best_born = 0, np.inf, wide(NEVER)
+    for side in range(2):
+        now, born = np.inf, wide(NEVER)
+        if idle_first(windows, heap, side):
+            now, born = 0.0, heap.idle[side, heap.marks[side, START], BORN]
+        elif heap.marks[side, SIZE] > 0:
+            now = present(heap, side, windows.marks[CLOCK + side], 0) * scale(policy, side)
+            born = heap.tag[side, 0, BORN]
+        if now < best_now or (now == best_now and born < best_born):
+            best, best_now, best_born = side, now, born
+    return best
 
 
 @part
 def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
     """Return the tuple to go first on one side, or (pool = -1) on either; -1 if there is none.
 
-    The top never says more than the truth: if the lower of the two is true, it is the lowest.
+    An entry never says more than the truth: if the lowest of all is true, it is the lowest.
     """
-    side = pool if pool >= 0 else lower_side(policy, windows, heap)
-    while heap.size[side] > 0 and not correct(policy, windows, heap, side):
+    while True:
         side = pool if pool >= 0 else lower_side(policy, windows, heap)
-    if heap.size[side] == 0:
-        return np.int64(NOBODY)
-    return np.int64(front(policy, windows, side, np.int64(heap.leaf[side, 0])))
+        if idle_first(windows, heap, side):
+            slot = correct_idle(policy, windows, heap, side)
+        elif heap.marks[side, SIZE] > 0:
+            slot = correct(policy, windows, heap, side)
+        else:
+            return wide(NOBODY)
+        if slot >= 0:
+            return slot
 
 
 @kernel
@@ -391,14 +450,14 @@ def fill(policy: Any, windows: Windows, heap: Heap) -> None:
     """Enter every leaf that plays into heaps without entries."""
     policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
     for slot in range(windows.marks[SLOTS]):
-        bunch = np.int64(windows.link[slot, BUNCH])
+        bunch = wide(windows.link[slot, BUNCH])
         if bunch < 0:
             continue
         side, leaf = bunch & 1, leaf_of(policy, windows, slot)
         if front(policy, windows, side, leaf) == slot:
-            write(heap, side, heap.size[side], 0.0, 0, 0, leaf)
+            heap.tag[side, heap.marks[side, SIZE], LEAF] = leaf
             heap.queued[side, leaf] = 1
-            heap.size[side] += 1
+            heap.marks[side, SIZE] += 1
     for side in range(2):
         clean(policy, windows, heap, side)
 

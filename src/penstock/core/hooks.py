@@ -1,22 +1,24 @@
 """The questions a kernel asks a policy, bound to the policy's own methods by its type.
 
-A policy is a ``NamedTuple`` of arrays. ``ranks`` on its class says what it puts in order: ``"key"`` (all tuples
-of one key and side share a score; the oldest is the first to go), ``"tuple"`` (each has its own), or ``None`` (it
-names its victims itself). ``fades = True`` says that scores are per tick and count for as long as a tuple has
-left. A ranking policy must have ``score``; one that does not rank must have ``victim``; the rest is optional:
+A policy is a ``NamedTuple`` of arrays. ``@ranked(by)`` says what it puts in order: ``"key"`` (all tuples of one
+key and side share a score; the oldest is the first to go) or ``"tuple"`` (each has its own); without it, it names
+its victims itself. ``fades=1`` says that scores are per tick and count for as long as a tuple has left. A ranking
+policy must have ``score``; one that does not rank must have ``victim``; the rest is optional:
 
 - ``score(windows, side, slot, clock) -> float``: what the tuple is worth; the smallest leaves.
 - ``scale(side) -> float``: what one unit of that side's scores is worth, to compare across the sides.
 - ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
 - ``due(windows, slot, tick) -> bool``: whether the tuple with the smallest score leaves now, budget or not.
-- ``arrive(side, key, clock) -> None``: a tuple arrived.
-- ``forget(side, clock) -> int``: a key whose statistics aged (asked again until it says -1).
+- ``arrive(side, code, clock) -> None``: a tuple arrived whose key has this code.
+- ``forget(side, clock) -> (bool, int)``: whether a key lost weight because time passed, and its code (asked again
+  until there is none).
 
 Each question is a plain function (the road taken with the JIT off) and an overload of it (the road taken when
 compiled): a method reached through the policy's type is cached like any other code, a function passed as an
 argument is not.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numba import types
@@ -33,6 +35,17 @@ class Unlimited(NamedTuple):
     def victim(self, windows: Windows, side: int) -> int:  # noqa: ARG002
         """Return nobody; a kernel asks only when a budget is overrun."""
         return -1
+
+
+def ranked(by: str, *, fades: int = 0) -> Callable[[type[Any]], type[Any]]:
+    """Say what a policy class puts in order, and (fades = 1) that its scores are per tick of remaining life."""
+
+    def mark(kind: type[Any]) -> type[Any]:
+        kind.ranks = by
+        kind.fades = bool(fades)
+        return kind
+
+    return mark
 
 
 def traits(policy: Any) -> type[Any]:
@@ -94,22 +107,22 @@ def _due(policy: Any, windows: Any, slot: Any, tick: Any) -> Any:  # noqa: ARG00
     return getattr(traits(policy), "due", lambda policy, windows, slot, tick: False)  # noqa: ARG005
 
 
-def arrive(policy: Any, side: int, key: int, clock: int) -> None:
+def arrive(policy: Any, side: int, code: int, clock: int) -> None:
     """Tell a policy that a tuple arrived."""
     if hasattr(policy, "arrive"):
-        policy.arrive(side, key, clock)
+        policy.arrive(side, code, clock)
 
 
 @overload(arrive)
-def _arrive(policy: Any, side: Any, key: Any, clock: Any) -> Any:  # noqa: ARG001
-    return getattr(traits(policy), "arrive", lambda policy, side, key, clock: None)  # noqa: ARG005
+def _arrive(policy: Any, side: Any, code: Any, clock: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "arrive", lambda policy, side, code, clock: None)  # noqa: ARG005
 
 
-def forget(policy: Any, side: int, clock: int) -> int:
-    """Ask for a key whose statistics aged; -1 when there is none left."""
-    return policy.forget(side, clock) if hasattr(policy, "forget") else -1
+def forget(policy: Any, side: int, clock: int) -> tuple[bool, int]:
+    """Ask for a key that lost weight because time passed."""
+    return policy.forget(side, clock) if hasattr(policy, "forget") else (False, 0)
 
 
 @overload(forget)
 def _forget(policy: Any, side: Any, clock: Any) -> Any:  # noqa: ARG001
-    return getattr(traits(policy), "forget", lambda policy, side, clock: -1)  # noqa: ARG005
+    return getattr(traits(policy), "forget", lambda policy, side, clock: (False, 0))  # noqa: ARG005

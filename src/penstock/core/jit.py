@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numba.extending import overload as numba_overload
 
+wide: Any = np.int64  # makes a 64-bit number of a narrower one, in a kernel and out of it
 F = TypeVar("F", bound=Callable[..., Any])
 
 SOURCES = ("core", "policies")
@@ -78,7 +80,7 @@ def uncached(entry: F) -> F:
     return outlined(getattr(entry, "py_func", entry))
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _fetch_line(typing_context: Any, pointer: Any) -> Any:  # noqa: ARG001 - the signature is Numba's
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         address = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
@@ -116,7 +118,7 @@ def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return value
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _borrow(typing_context: Any, value: Any) -> Any:  # noqa: ARG001 - the signature is Numba's
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _without_owner(context, builder, signature.args[0], arguments[0])
@@ -135,4 +137,7 @@ def borrowed(value: Any) -> Any:
 
 @overload(borrowed)
 def _borrowed(value: Any) -> Any:  # noqa: ARG001 - the signature must match
-    return lambda value: _borrow(value)
+    def borrow(value: Any) -> Any:
+        return _borrow(value)
+
+    return borrow

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.core import heap as heaps
 from penstock.core import windows as store
@@ -31,7 +32,14 @@ FIRST_PAIRS = 1 << 16
 FIRST_LEDGER = 1 << 12
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_ROWS = Batch(
-    np.empty(0, np.int8), np.empty(0, np.int32), NO_INTS, NO_INTS, NO_INTS, np.empty((0, 2), np.int64), NO_INTS, np.empty(0)
+    np.empty(0, np.int8),
+    np.empty(0, np.int32),
+    NO_INTS,
+    NO_INTS,
+    NO_INTS,
+    np.empty((0, 2), np.int64),
+    NO_INTS,
+    np.empty(0),
 )
 
 
@@ -65,16 +73,12 @@ class WindowJoin:
         The key column of `batch` is filled in here from the codes.
         """
         self._reserve(code.size)
-        known = int(self.windows.marks[KEYS])
         store.find_keys(self.windows, code, batch.key)
-        found = int(self.windows.marks[KEYS])
-        if found > known and hasattr(self.policy, "with_keys"):
-            self.policy.with_keys(known, self.windows.code[known:found])
-        return self._run(batch, ends=0)
+        return self._run(batch, code, ends=0)
 
     def close(self) -> None:
         """End the open tick."""
-        self._run(NO_ROWS, ends=1)
+        self._run(NO_ROWS, NO_INTS, ends=1)
 
     def advance(self, to: int) -> None:
         """End every tick before `to`: windows in time move on although nothing arrived."""
@@ -87,13 +91,13 @@ class WindowJoin:
             marks[CLOCK : CLOCK + 2] = to - 1
             self.close()
 
-    def _run(self, batch: Batch, *, ends: int) -> tuple[Ints, Ints]:
+    def _run(self, batch: Batch, code: Ints, *, ends: int) -> tuple[Ints, Ints]:
         kernel = step if self.own else step_uncached
         done = np.array([0, 0, 0, ends], np.int64)
         chunks: list[Ints] = []
         while True:
             out = Out(self._pairs, self._ledger, self.counts, done)
-            why = kernel(self.policy, self.windows, self.heap, self.plan, batch, out)
+            why = kernel(self.policy, self.windows, self.heap, self.plan, batch, code, out)
             if done[2]:
                 self._shed.append(self._ledger[: done[2]].copy())
                 done[2] = 0
@@ -125,9 +129,7 @@ class WindowJoin:
         windows = store.roomier_slots(windows, rows)
         if windows.marks[OVERFULL] + rows > windows.overfull.size and self.plan.per_key < np.iinfo(np.int64).max:
             size = 2 * (int(windows.marks[OVERFULL]) + rows)
-            windows = windows._replace(
-                overfull=store.grown(windows.overfull, size, int(windows.marks[OVERFULL]))
-            )
+            windows = windows._replace(overfull=store.grown(windows.overfull, size, int(windows.marks[OVERFULL])))
         swept = windows.marks[KEYS] + rows > windows.code.size
         if swept:
             windows = self._sweep(windows, rows)
@@ -136,15 +138,10 @@ class WindowJoin:
             self.rebuild_heap()
 
     def _sweep(self, windows: Windows, rows: int) -> Windows:
-        """Drop the keys that hold no tuple and that the policy need not remember."""
-        used = int(windows.marks[KEYS])
+        """Forget the keys that hold no tuple."""
         keep = store.held_keys(windows)
-        if hasattr(self.policy, "remembered"):
-            keep |= self.policy.remembered(used, keep)
-        kept = np.flatnonzero(keep)
-        room = max(windows.code.size, kept.size + max(kept.size, 2 * rows, min(4 * kept.size, FEW_KEYS)))
-        if hasattr(self.policy, "resized"):
-            self.policy = self.policy.resized(kept, room)
+        kept = int(keep.sum())
+        room = max(windows.code.size, kept + max(kept, 2 * rows, min(4 * kept, FEW_KEYS)))
         return store.sweep(windows, keep, room)
 
     def rebuild_heap(self) -> None:
@@ -169,6 +166,15 @@ class WindowJoin:
         shed, self._shed = self._shed, []
         return np.concatenate(shed) if shed else np.empty((0, 5), np.int64)
 
+    def live(self, side: int) -> int:
+        """Return how many rows are held on one side."""
+        return int(self.windows.marks[LIVE + side])
+
+    def respan(self) -> None:
+        """Take notice of changed spans."""
+        if ranks(self.policy):
+            self.rebuild_heap()
+
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending. O(slots)."""
         slots = int(self.windows.marks[SLOTS])
@@ -187,14 +193,14 @@ class WindowJoin:
         tick = int(self.windows.marks[TICK])
         return None if tick == NO_TICK else tick
 
-    def arrays(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
         parts = {"windows": self.windows, "policy": self.policy, "plan": self.plan}
         return {"counts": self.counts, "shed": self.take_back_ledger()} | {
             name: value for part, members in parts.items() for name, value in flatten(part, members).items()
         }
 
-    def restore(self, arrays: dict[str, np.ndarray[Any, np.dtype[Any]]]) -> None:
+    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state that ``arrays`` returned."""
         self.counts = arrays["counts"]
         self._shed = [arrays["shed"]] if arrays["shed"].size else []
@@ -218,16 +224,18 @@ class WindowJoin:
             assert came == left, f"books do not balance: {came} came, {left} accounted for"
 
 
-def flatten(name: str, value: Any) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+def flatten(name: str, value: Any) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays and numbers in a tuple of tuples by dotted name."""
     if hasattr(value, "_asdict"):
         return {
-            key: array for field, inner in value._asdict().items() for key, array in flatten(f"{name}.{field}", inner).items()
+            key: array
+            for field, inner in value._asdict().items()
+            for key, array in flatten(f"{name}.{field}", inner).items()
         }
     return {name: np.asarray(value)}
 
 
-def unflatten(name: str, like: Any, arrays: dict[str, np.ndarray[Any, np.dtype[Any]]]) -> Any:
+def unflatten(name: str, like: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
     """Return a tuple like this one with the arrays and numbers by dotted name."""
     if hasattr(like, "_asdict"):
         return like._replace(

@@ -1,11 +1,13 @@
 """Random numbers from a state that is an array, so that a run can be saved, resumed and repeated."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import part
+from penstock.core.jit import part, wide
 
-State = npt.NDArray[np.uint64]
+State = npt.NDArray[Any]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -31,14 +33,14 @@ def mixed(word: np.uint64) -> np.uint64:
 def below(state: State, bound: int) -> int:
     """Draw a whole number in [0, bound), bound < 2**32."""
     state[0] += GOLDEN
-    return np.int64(((mixed(state[0]) >> S32) * np.uint64(bound)) >> S32)
+    return wide(((mixed(state[0]) >> S32) * np.uint64(bound)) >> S32)
 
 
 @part
 def ahead(state: State, bound: int, steps: int) -> int:
     """Say what ``below`` will draw ``steps`` draws from now, without drawing it."""
     word = state[0] + GOLDEN * np.uint64(steps)
-    return np.int64(((mixed(word) >> S32) * np.uint64(bound)) >> S32)
+    return wide(((mixed(word) >> S32) * np.uint64(bound)) >> S32)
 
 
 @part

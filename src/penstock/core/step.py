@@ -6,12 +6,11 @@ with that room it goes on where it stopped. Nothing else is returned: all state 
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
-from penstock.core.hooks import arrive, due, forget, ranks, victim
-from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached
 from penstock.core.heap import Heap, entered, least, lowered, settle
+from penstock.core.hooks import arrive, due, forget, ranks, victim
+from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
     BUNCH,
@@ -38,6 +37,7 @@ from penstock.core.windows import (
     detach,
     first,
     free_slot,
+    known_key,
     make_room,
     take_slot,
     unchain,
@@ -63,8 +63,8 @@ FAR_AHEAD, NEAR_AHEAD, CACHED = 12, 6, 1 << 16
 class Batch(NamedTuple):
     """Rows in order of arrival; null keys and late rows are already taken out."""
 
-    side: npt.NDArray[np.int8]
-    key: npt.NDArray[np.int32]
+    side: npt.NDArray[Any]
+    key: npt.NDArray[Any]
     row: Ints  # number within the side
     tick: Ints  # the newest timestamp seen, this row's included
     pos: Ints  # what the row's age is counted from: its timestamp, or a row count
@@ -103,7 +103,7 @@ def _tell_of_key(policy: Any, windows: Windows, heap: Heap, side: int, slot: int
     if opens == 1:
         entered(policy, windows, heap, side, slot)
     elif opens == 2:  # a late tuple, older than those that were there
-        lowered(policy, windows, heap, side, np.int64(windows.link[slot, BUNCH]) >> 1)
+        lowered(policy, windows, heap, side, wide(windows.link[slot, BUNCH]) >> 1)
 
 
 def _tell_of_tuple(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:  # noqa: ARG001
@@ -123,10 +123,14 @@ def tell_lowered(policy: Any, windows: Windows, heap: Heap, side: int, key: int)
         lowered(policy, windows, heap, side, key)
 
 
+def _lower(policy: Any, windows: Windows, heap: Heap, side: int, key: int) -> None:
+    lowered(policy, windows, heap, side, key)
+
+
 @overload(tell_lowered)
 def _tell_lowered(policy: Any, windows: Any, heap: Any, side: Any, key: Any) -> Any:  # noqa: ARG001
     if ranks(policy) == "key":
-        return lambda policy, windows, heap, side, key: lowered(policy, windows, heap, side, key)
+        return _lower
     return lambda policy, windows, heap, side, key: None  # noqa: ARG005
 
 
@@ -158,7 +162,7 @@ def _least_due(policy: Any, windows: Windows, heap: Heap) -> int:
         slot = least(policy, windows, heap, side)
         if slot >= 0 and due(policy, windows, slot, windows.marks[TICK]):
             return slot
-    return np.int64(NONE)
+    return wide(NONE)
 
 
 @overload(overdue)
@@ -172,16 +176,18 @@ def _overdue(policy: Any, windows: Any, heap: Any) -> Any:  # noqa: ARG001
 def forget_aged(policy: Any, windows: Windows, heap: Heap) -> None:
     """Let statistics forget what is too old for them."""
     for side in range(2):
-        key = forget(policy, side, windows.marks[CLOCK + side])
-        while key >= 0:
-            tell_lowered(policy, windows, heap, 1 - side, key)
-            key = forget(policy, side, windows.marks[CLOCK + side])
+        found, code = forget(policy, side, windows.marks[CLOCK + side])
+        while found:
+            key = known_key(windows, code)
+            if key >= 0:
+                tell_lowered(policy, windows, heap, 1 - side, key)
+            found, code = forget(policy, side, windows.marks[CLOCK + side])
 
 
 @part
 def remove(windows: Windows, slot: int) -> None:
     """Take a tuple out of the windows."""
-    bunch = np.int64(windows.link[slot, BUNCH])
+    bunch = wide(windows.link[slot, BUNCH])
     side = bunch & 1
     detach(windows, bunch, slot)
     unchain(windows, side, slot)
@@ -197,7 +203,7 @@ def shed(windows: Windows, out: Out, slot: int, reason: int) -> bool:
     at = out.done[2]
     if at == out.ledger.shape[0]:
         return False
-    side = np.int64(windows.link[slot, BUNCH]) & 1
+    side = wide(windows.link[slot, BUNCH]) & 1
     entry = out.ledger[at]
     entry[SIDE] = side
     entry[ROW_NUMBER] = windows.stamp[slot, ROW]
@@ -220,7 +226,7 @@ def expire(windows: Windows, plan: Plan, counts: Ints) -> None:
         while slot >= 0 and stamp[slot, POS] <= until:
             following = link[slot, NEWER]
             if following >= 0:
-                prefetch(windows.runs, np.int64(link[following, BUNCH]))
+                prefetch(windows.runs, wide(link[following, BUNCH]))
             remove(windows, slot)
             counts[EXPIRED + side] += 1
             slot = following
@@ -231,11 +237,11 @@ def overfull(windows: Windows, plan: Plan) -> int:
     """Return the oldest tuple of a key that holds more than its cap; -1 if there is none."""
     marks = windows.marks
     while marks[OVERFULL] > 0:
-        bunch = np.int64(windows.overfull[marks[OVERFULL] - 1])
+        bunch = wide(windows.overfull[marks[OVERFULL] - 1])
         if windows.runs[bunch, ALIVE] > plan.per_key:
             return first(windows, bunch)
         marks[OVERFULL] -= 1
-    return np.int64(NONE)
+    return wide(NONE)
 
 
 @part
@@ -247,15 +253,21 @@ def over_budget(policy: Any, windows: Windows, heap: Heap, plan: Plan) -> int:
         pool = -1 if left + right > plan.limit[0] else -2
     else:
         pool = 0 if left > plan.limit[0] else 1 if right > plan.limit[1] else -2
-    return choose(policy, windows, heap, pool) if pool > -2 else np.int64(NONE)
+    return choose(policy, windows, heap, pool) if pool > -2 else wide(NONE)
+
+
+@part
+def settle_both(windows: Windows, heap: Heap) -> None:
+    """Restore the order of both sides after the clock has moved."""
+    for side in range(2):
+        settle(heap, side, windows.marks[CLOCK + side])
 
 
 @part
 def close_tick(policy: Any, windows: Windows, heap: Heap, plan: Plan, out: Out) -> bool:
     """End a tick: expire, then shed until caps, schedule and budget hold; False if the ledger is full."""
     expire(windows, plan, out.counts)
-    for side in range(2):
-        settle(policy, windows, heap, side)
+    settle_both(windows, heap)
     while True:
         reason = PER_KEY
         slot = overfull(windows, plan)
@@ -284,27 +296,27 @@ def probe(windows: Windows, plan: Plan, out: Out, side: int, bunch: int, at: int
     There is room for all of them.
     """
     runs, pool, rows = windows.runs, windows.pool, windows.rows
-    count = np.int64(runs[bunch, COUNT])
+    count = wide(runs[bunch, COUNT])
     mine, theirs = out.pairs[side], out.pairs[1 - side]
     if runs[bunch, HEAD] < 0:
-        slot = np.int64(runs[bunch, START])
+        slot = wide(runs[bunch, START])
         if meets(windows, plan, side, at, slot):
             mine[n] = row
             theirs[n] = windows.stamp[slot, ROW]
             n += 1
         return n
-    start = np.int64(runs[bunch, START]) + runs[bunch, HEAD]
+    start = wide(runs[bunch, START]) + runs[bunch, HEAD]
     if (
         runs[bunch, ALIVE] == count
-        and meets(windows, plan, side, at, np.int64(pool[start]))
-        and meets(windows, plan, side, at, np.int64(pool[start + count - 1]))
+        and meets(windows, plan, side, at, wide(pool[start]))
+        and meets(windows, plan, side, at, wide(pool[start + count - 1]))
     ):  # a run is in order of time: between two that meet, all do
         for i in range(count):
             mine[n + i] = row
             theirs[n + i] = rows[start + i]
         return n + count
     for entry in range(start, start + count):
-        slot = np.int64(pool[entry])
+        slot = wide(pool[entry])
         if slot >= 0 and meets(windows, plan, side, at, slot):
             mine[n] = row
             theirs[n] = rows[entry]
@@ -316,7 +328,7 @@ def probe(windows: Windows, plan: Plan, out: Out, side: int, bunch: int, at: int
 def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i: int) -> None:
     """Put row i of a batch into the windows."""
     marks = windows.marks
-    side, key = np.int64(batch.side[i]), np.int64(batch.key[i])
+    side, key = wide(batch.side[i]), wide(batch.key[i])
     bunch = 2 * key + side
     slot = take_slot(windows)
     windows.stamp[slot, POS] = batch.pos[i]
@@ -341,11 +353,11 @@ def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i
 def look_ahead(windows: Windows, batch: Batch, i: int) -> None:
     """Ask for the memory that rows soon to come will touch."""
     if i + FAR_AHEAD < batch.key.size:
-        prefetch(windows.runs, 2 * np.int64(batch.key[i + FAR_AHEAD]))
+        prefetch(windows.runs, 2 * wide(batch.key[i + FAR_AHEAD]))
     if i + NEAR_AHEAD < batch.key.size:
-        other = 2 * np.int64(batch.key[i + NEAR_AHEAD]) + 1 - batch.side[i + NEAR_AHEAD]
+        other = 2 * wide(batch.key[i + NEAR_AHEAD]) + 1 - batch.side[i + NEAR_AHEAD]
         if windows.runs[other, COUNT] > 0:
-            start = np.int64(windows.runs[other, START])
+            start = wide(windows.runs[other, START])
             if windows.runs[other, HEAD] < 0:
                 prefetch(windows.stamp, start)
             else:
@@ -362,14 +374,14 @@ def open_tick(windows: Windows, plan: Plan, batch: Batch, i: int) -> None:
 
 
 @kernel
-def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, out: Out) -> int:
+def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, code: Ints, out: Out) -> int:
     """Take the rows of a batch from ``out.done[0]`` on; returns why it stopped.
 
     Cost per row: O(1 + matches) to probe and enter, and O(1) amortised to expire; a victim costs
     O(log tuples) for ranking policies.
     """
     policy, windows, heap, plan = borrowed(policy), borrowed(windows), borrowed(heap), borrowed(plan)
-    batch, out = borrowed(batch), borrowed(out)
+    batch, code, out = borrowed(batch), borrowed(code), borrowed(out)
     marks, runs = windows.marks, windows.runs
     large = windows.link.shape[0] > CACHED
     why = DONE
@@ -385,8 +397,9 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, ou
                 why = LEDGER_FULL
                 break
             open_tick(windows, plan, batch, i)
+            settle_both(windows, heap)
             forget_aged(policy, windows, heap)
-        side, key = np.int64(batch.side[i]), np.int64(batch.key[i])
+        side, key = wide(batch.side[i]), wide(batch.key[i])
         other = 2 * key + 1 - side
         count = runs[other, COUNT]
         if n + count > out.pairs.shape[1]:
@@ -400,7 +413,7 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, ou
             at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
             n = probe(windows, plan, out, side, other, at, batch.row[i], n)
             compared += count
-        arrive(policy, side, key, marks[CLOCK + side])
+        arrive(policy, side, code[i], marks[CLOCK + side])
         enter(policy, windows, heap, plan, batch, i)
         out.counts[ARRIVED + side] += 1
         i += 1

@@ -11,16 +11,19 @@ Three structures share the tuples, each a few arrays:
 A kernel never allocates: it stops and says what is missing, and ``roomier`` makes room.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, kernel, part, prefetch
+from penstock.core.jit import borrowed, kernel, part, prefetch, wide
+from penstock.core.rng import mixed
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+# Elements of arrays are used as plain numbers, which NumPy's own types do not allow: the names say what is meant.
+Ints = npt.NDArray[Any]  # 64-bit integers
+Words = npt.NDArray[Any]  # 32-bit integers
+Floats = npt.NDArray[Any]
+Masks = npt.NDArray[Any]  # True or False
 
 LEFT, RIGHT = 0, 1
 
@@ -37,8 +40,8 @@ MARKS = 18
 
 NONE = -1
 NO_TICK = np.iinfo(np.int64).min
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 SIZES = 31
+FAR_AHEAD = 16  # rows between asking for memory and using it
 SMALL = 2  # the first block of a run has room for 2**SMALL tuples
 
 
@@ -87,8 +90,18 @@ def empty(*, keys: int, slots: int, weighted: int, important: int) -> Windows:
 
 @part
 def home(table: Words, code: int) -> int:
-    """Return where the search for a code starts: the top bits of a multiplicative hash."""
-    return np.int64((np.uint64(code) * GOLDEN) >> np.uint64(32)) & (table.size - 1)
+    """Return where the search for a code starts."""
+    return wide(mixed(np.uint64(code)) & np.uint64(table.size - 1))
+
+
+@part
+def known_key(windows: Windows, code: int) -> int:
+    """Return the id of a key by its code, or -1."""
+    table = windows.table
+    at = home(table, code)
+    while table[at] >= 0 and windows.code[table[at]] != code:
+        at = (at + 1) & (table.size - 1)
+    return wide(table[at])
 
 
 @kernel
@@ -97,8 +110,8 @@ def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
     windows, codes, keys = borrowed(windows), borrowed(codes), borrowed(keys)
     table, code, marks = windows.table, windows.code, windows.marks
     for i in range(codes.size):
-        if i + 16 < codes.size:
-            prefetch(table, home(table, codes[i + 16]))
+        if i + FAR_AHEAD < codes.size:
+            prefetch(table, home(table, codes[i + FAR_AHEAD]))
         at = home(table, codes[i])
         while table[at] >= 0 and code[table[at]] != codes[i]:
             at = (at + 1) & (table.size - 1)
@@ -184,8 +197,8 @@ def first(windows: Windows, bunch: int) -> int:
     """Return the oldest tuple of a bunch that is not empty."""
     runs = windows.runs
     if runs[bunch, HEAD] < 0:
-        return np.int64(runs[bunch, START])
-    return np.int64(windows.pool[runs[bunch, START] + runs[bunch, HEAD]])
+        return wide(runs[bunch, START])
+    return wide(windows.pool[runs[bunch, START] + runs[bunch, HEAD]])
 
 
 @part
@@ -194,7 +207,7 @@ def take_block(windows: Windows, size: int) -> int:
     head = windows.blocks[size]
     if head >= 0:
         windows.blocks[size] = windows.pool[head]
-        return np.int64(head)
+        return wide(head)
     start = windows.marks[TOP] + 1
     if start + (1 << size) > windows.pool.size:
         return NONE
@@ -230,7 +243,7 @@ def move_run(windows: Windows, bunch: int, start: int) -> None:
 
 
 @part
-def make_room(windows: Windows, bunch: int) -> bool:
+def make_room(windows: Windows, bunch: int) -> bool:  # noqa: PLR0911 - one state of a run a return
     """See to it that the run of a bunch can take one more entry; False if the pool is full."""
     runs, pool = windows.runs, windows.pool
     if runs[bunch, ALIVE] == 0:
@@ -357,7 +370,7 @@ def live(windows: Windows) -> int:
     return int(windows.marks[LIVE] + windows.marks[LIVE + 1])
 
 
-def grown(array: npt.NDArray[np.generic], size: int, used: int) -> npt.NDArray[np.generic]:
+def grown(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
     """Return a longer array that starts with the used part of this one."""
     longer = np.empty((size, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
@@ -392,17 +405,17 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
     )
 
 
-def held_keys(windows: Windows) -> npt.NDArray[np.bool_]:
+def held_keys(windows: Windows) -> Masks:
     """Say of every key whether it holds a tuple."""
     used = int(windows.marks[KEYS])
     alive = windows.runs[: 2 * used, ALIVE]
     return (alive[0::2] | alive[1::2]) > 0
 
 
-def sweep(windows: Windows, keep: npt.NDArray[np.bool_], room: int) -> Windows:
+def sweep(windows: Windows, keep: Masks, room: int) -> Windows:
     """Return windows that have forgotten the keys not kept, with room for so many keys.
 
-    Kept ids are renumbered in their old order. A key that holds tuples must be kept.
+    Kept ids are renumbered in their old order. A key that holds tuples must be kept. O(keys + slots).
     """
     used = int(windows.marks[KEYS])
     size = 1 << int(2 * room - 1).bit_length()
@@ -417,7 +430,7 @@ def sweep(windows: Windows, keep: npt.NDArray[np.bool_], room: int) -> Windows:
 
 
 @kernel
-def drop_keys(windows: Windows, keep: npt.NDArray[np.bool_]) -> None:
+def drop_keys(windows: Windows, keep: Masks) -> None:
     """Renumber the kept keys from 0 and enter them into the table anew."""
     windows, keep = borrowed(windows), borrowed(keep)
     code, runs, link, table, marks = windows.code, windows.runs, windows.link, windows.table, windows.marks

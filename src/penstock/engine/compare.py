@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.join import WindowJoin
 from penstock.core.windows import Floats, Ints
 from penstock.engine.operator import COMBINED
 from penstock.engine.pump import SLICE, Progress, cuts, read_times, two_tables
@@ -36,7 +35,7 @@ class Contender:
     def __init__(self, label: str, bound: Bound) -> None:
         self.label = label
         self.settings = bound.settings
-        self.core: WindowJoin = bound.core(bound.plan())
+        self.core = bound.core(bound.plan())
         self.weighted = bound.unit == "bytes"
         self.pairs = 0
         self.importance = 0.0
@@ -45,7 +44,8 @@ class Contender:
     def play(self, ready: Any, trace: "Trace") -> None:
         """Take one batch and count the pairs it brings."""
         batch = ready.batch._replace(
-            key=np.empty_like(ready.batch.key), weight=ready.batch.weight if self.weighted else ready.batch.weight[:0]
+            key=np.empty_like(ready.batch.key),
+            weight=ready.batch.weight if self.weighted else ready.batch.weight[:0],
         )
         begin = time.perf_counter()
         left, right = self.core.push(batch, ready.code)
@@ -64,9 +64,7 @@ class Trace:
         self.combine = COMBINED[bound.settings.combine]
         self.start = None if count_from is None else bound.clock.tick("count_from", count_from)
         self.coder = bound.coder
-        self.columns = tuple(
-            [table[name] for name in bound.keys[side]] for side, table in enumerate((left, right))
-        )
+        self.columns = tuple([table[name] for name in bound.keys[side]] for side, table in enumerate((left, right)))
 
     def _counted(self, left: Ints, right: Ints) -> tuple[Ints, Ints]:
         if self.start is not None:
@@ -151,6 +149,8 @@ def _play(trace: Trace, bound: Bound, players: list[Contender], progress: Progre
     left, right = trace.sides
     total = left.ts.size + right.ts.size
     done = 0
+    for player in players:
+        player.core.close()  # nothing yet, but kernels are compiled or loaded before the clock runs
     for mine, theirs in cuts(left.ts, right.ts, SLICE):
         ready = intake.take((_part(left, mine), _part(right, theirs)))
         for player in players:
@@ -164,4 +164,5 @@ def _play(trace: Trace, bound: Bound, players: list[Contender], progress: Progre
 
 
 def _part(side: Side, rows: slice) -> Side:
-    return Side(*(column if column is None or not column.size else column[rows] for column in side))
+    columns = {name: column[rows] for name, column in side._asdict().items() if column is not None and column.size}
+    return side._replace(**columns)

@@ -1,21 +1,24 @@
 """The push operator: batches of rows in, joined rows out, with a report, a ledger and a state."""
 
+import json
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, REASONS, SHED
-from penstock.core.windows import LIVE, Ints
+from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED
+from penstock.core.windows import Floats, Ints
 from penstock.engine import saving
-from penstock.engine.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of
-from penstock.errors import BudgetError, InputError, SchemaError, WindowError
+from penstock.engine.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
+from penstock.errors import BudgetError, InputError, SchemaError, StateError, WindowError
 from penstock.quality.books import Estimate, Report, Sides
-from penstock.streams.intake import NO_INTS, Intake, Ready
+from penstock.streams.intake import NO_INTS, Intake, Ready, Waiting
 from penstock.streams.payload import Payload
 
+VERSION = 1  # of the saved state
 NO_LATE: Ints = np.empty((0, 3), np.int64)
-COMBINED = {
+COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "min": np.minimum,
     "max": np.maximum,
     "sum": np.add,
@@ -80,8 +83,7 @@ class Join:
         if left is None or right is None:
             return
         bound = Bound(self._settings, left, right)
-        self._plan = bound.plan()
-        self._core = bound.core(self._plan)
+        self._core = bound.core(bound.plan())
         self._intake = Intake(bound.lateness, by_rows=bound.by_rows)
         self._payload = (Payload(left), Payload(right))
         self._importance = 0.0
@@ -114,31 +116,33 @@ class Join:
             raise SchemaError(SIDES[side], _difference(known, schema), "every batch of a side has the same columns")
 
     def _hold(self, tables: list[pa.Table | None]) -> pa.Table:
-        before = list(self._known)
-        try:
-            for side, table in enumerate(tables):
-                if table is not None and self._known[side] is None:
-                    self._known[side] = table.schema.remove_metadata()
-            self._bind()
-        except InputError:
-            self._known = before
-            raise
-        if self._bound is None:
-            for side, table in enumerate(tables):
-                if table is not None:
-                    self._held[side].append(table)
-            return pa.table({})
-        held, self._held = self._held, [[], []]
-        waited = [
-            pa.concat_tables(held[side] + ([table] if table is not None else []))
-            if held[side] or table is not None
-            else None
-            for side, table in enumerate(tables)
+        for side, table in enumerate(tables):
+            if table is not None:
+                inspect(self._settings, side, table)
+        known, held = self._known, self._held
+        self._known = [
+            table.schema.remove_metadata() if schema is None and table is not None else schema
+            for schema, table in zip(known, tables, strict=True)
         ]
-        return self._push(waited[0], waited[1])
+        self._held = [
+            before if table is None else [*before, table] for before, table in zip(held, tables, strict=True)
+        ]
+        try:
+            self._bind()
+            if self._bound is None:
+                return pa.table({})
+            waited = [pa.concat_tables(rows) if rows else None for rows in self._held]
+            joined = self._push(waited[0], waited[1])
+        except InputError:  # these rows are refused; those before them go on waiting
+            self._known, self._held, self._bound = known, held, None
+            raise
+        self._held = [[], []]
+        return joined
 
     def _push(self, left: pa.Table | None, right: pa.Table | None) -> pa.Table:
-        ready = self._intake.take((self.bound.read(0, left), self.bound.read(1, right)))
+        first = self._intake.next
+        sides = self.bound.read(0, left, int(first[0])), self.bound.read(1, right, int(first[1]))
+        ready = self._intake.take(sides)
         for side, table in enumerate((left, right)):
             if table is not None:
                 self._payload[side].append(table.replace_schema_metadata(None))
@@ -210,7 +214,7 @@ class Join:
                 self._payload[side].trim(np.union1d(numbers, waits) if waits.size else numbers)
 
     def _held_rows(self, side: int) -> int:
-        return int(self._core.windows.marks[LIVE + side]) + int((self._intake.waiting.side == side).sum())
+        return self._core.live(side) + int((self._intake.waiting.side == side).sum())
 
     def advance(self, to: Any) -> pa.Table:
         """Move time on to `to` although nothing arrived: every tick before it is closed.
@@ -238,19 +242,22 @@ class Join:
 
         What has expired or was shed does not come back when they grow.
         """
-        bound = self.bound
+        bound, plan = self.bound, self._core.plan
+        limit, span = None, None
         if memory is not None:
             unit, limit, _ = budget(memory, "shared" if bound.shared else "fixed")
             if unit != bound.unit:
                 raise BudgetError("memory", repr(memory), f"this join was made with memory in {bound.unit}")
-            self._plan.limit[:] = limit
         if window is not None:
             by_rows, span = bound.spans(window)
             if by_rows != bound.by_rows:
                 kind = "rows" if bound.by_rows else "time"
                 raise WindowError("window", repr(window), f"this join was made with windows in {kind}")
-            self._plan.span[:] = span  # the policy and the heap hold the same array
-            self._core.rebuild_heap()
+        if limit is not None:
+            plan.limit[:] = limit
+        if span is not None:
+            plan.span[:] = span  # the policy and the heap hold the same array
+            self._core.respan()
 
     # --- what happened --------------------------------------------------------------------------------------------
 
@@ -265,7 +272,7 @@ class Join:
         counts, queue = self._core.counts, self._intake.waiting
         waits = np.bincount(queue.side, minlength=2)
         live = Sides(*(self._held_rows(side) for side in range(2)))
-        pairs = self._core.pairs - self._collided
+        pairs = int(counts[PAIRS]) - self._collided
         exact = self._bound.unit == "none" and self._settings.per_key is None
         known = Estimate(pairs, pairs, pairs) if exact else None
         return Report(
@@ -329,12 +336,74 @@ class Join:
 
     def state_dict(self) -> dict[str, bytes]:
         """Return everything the join knows, as bytes by name; the ledger kept so far is part of it."""
-        return saving.state_of(self)
+        meta: dict[str, Any] = {"version": VERSION, "ledger": self._ledger_mode, "bound": self._bound is not None}
+        arguments = {name: value for name, value in vars(self._settings).items() if name != "chosen"}
+        meta["settings"] = {name: saving.encode(name, value) for name, value in arguments.items()}
+        state: dict[str, bytes] = {}
+        for name, schema, held in zip(SIDES, self._known, self._held, strict=True):
+            if schema is not None:
+                state[f"schema_{name}"] = saving.to_ipc(schema.empty_table())
+            if held:
+                state[f"held_{name}"] = saving.to_ipc(pa.concat_tables(held))
+        if self._bound is not None:
+            intake, queue = self._intake, self._intake.waiting
+            meta |= {"importance": self._importance, "collided": self._collided}
+            meta |= {"newest": intake.newest, "reached": intake.reached}
+            state["core"] = saving.to_npz(self._core.arrays())
+            waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
+            state["intake"] = saving.to_npz({"next": intake.next, "counted": intake.counted, **waiting})
+            for side, (name, payload) in enumerate(zip(SIDES, self._payload, strict=True)):
+                numbers = np.union1d(self._core.live_rows(side), queue.row[queue.side == side])
+                state[f"rows_{name}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
+                state[f"numbers_{name}"] = saving.to_npz({"numbers": numbers, "next": np.array(payload.next)})
+            if self._sheds:
+                state["ledger"] = saving.to_ipc(pa.concat_tables(self._sheds))
+        state["meta"] = json.dumps(meta).encode()
+        return state
 
     @classmethod
     def from_state(cls, state: dict[str, bytes]) -> Self:
-        """Return a join that goes on where the one that saved this state stood."""
-        return saving.restore(cls, state)
+        """Return a join that goes on where the one that saved this state stood.
+
+        Raises:
+            StateError: if the state is not one, or of a version that this one does not read.
+        """
+        try:
+            meta = json.loads(state["meta"])
+            version = meta["version"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError("state", "something else", "give what state_dict() returned") from error
+        if version != VERSION:
+            raise StateError("state", f"version {version}", f"this Penstock reads version {VERSION}")
+        schemas = [
+            saving.from_ipc(state[f"schema_{name}"]).schema if f"schema_{name}" in state else None for name in SIDES
+        ]
+        join = cls(
+            schemas=(schemas[0], schemas[1]) if meta["bound"] else None,
+            ledger=meta["ledger"],
+            **{name: saving.decode(value) for name, value in meta["settings"].items()},
+        )
+        join._known = schemas
+        join._held = [[saving.from_ipc(state[f"held_{name}"])] if f"held_{name}" in state else [] for name in SIDES]
+        if meta["bound"]:
+            join._restore(meta, state)
+        return join
+
+    def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
+        self._importance, self._collided = meta["importance"], meta["collided"]
+        self._core.restore(saving.from_npz(state["core"]))
+        arrays = saving.from_npz(state["intake"])
+        intake = self._intake
+        intake.newest, intake.reached = meta["newest"], meta["reached"]
+        intake.next, intake.counted = arrays["next"], arrays["counted"]
+        intake.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
+        rows = []
+        for name in SIDES:
+            numbers = saving.from_npz(state[f"numbers_{name}"])
+            table = saving.from_ipc(state[f"rows_{name}"])
+            rows.append(Payload.restored(table, numbers["numbers"], int(numbers["next"])))
+        self._payload = (rows[0], rows[1])
+        self._sheds = [saving.from_ipc(state["ledger"])] if "ledger" in state else []
 
 
 def settings_of(arguments: dict[str, Any]) -> Settings:
@@ -372,5 +441,3 @@ def _difference(known: pa.Schema, given: pa.Schema) -> str:
         if given.field(name) != known.field(name)
     ]
     return "; ".join(changed) or "the columns in another order"
-
-

@@ -24,12 +24,12 @@ class Result(NamedTuple):
     ledger: pa.Table
 
 
-def in_order(ts: Ints, side: int, lateness: int) -> None:
-    """Raise if a table is not in time order and no lateness allows for that."""
+def in_order(ts: Ints, side: int, lateness: int, first: int = 0) -> None:
+    """Raise if rows, numbered from `first`, are not in time order and no lateness allows for that."""
     if lateness == 0 and ts.size > 1:
         back = np.flatnonzero(ts[1:] < ts[:-1])
         if back.size:
-            got = f"row {int(back[0]) + 1} is older than the row before it"
+            got = f"row {first + int(back[0]) + 1} is older than the row before it"
             raise OrderError(SIDES[side], got, "sort it by time, or say with lateness= how late rows may be")
 
 
@@ -48,14 +48,13 @@ def cuts(left: Ints, right: Ints, rows: int) -> Iterator[tuple[slice, slice]]:
 
 def two_tables(left: Any, right: Any) -> tuple[pa.Table, pa.Table, bool]:
     """Return both inputs as Arrow tables, and whether the result is to be pandas."""
-    tables = (as_table(left, "left"), as_table(right, "right"))
-    for name, table in zip(SIDES, tables, strict=True):
+    tables = []
+    for name, rows in zip(SIDES, (left, right), strict=True):
+        table = as_table(rows, name)
         if table is None:
             raise InputError(name, "None", "give an Arrow table or a pandas DataFrame")
-    assert tables[0] is not None
-    assert tables[1] is not None
-    clean = [table.replace_schema_metadata(None) for table in tables]
-    return clean[0], clean[1], type(left).__module__.startswith("pandas.")
+        tables.append(table.replace_schema_metadata(None))
+    return tables[0], tables[1], type(left).__module__.startswith("pandas.")
 
 
 def run(left: Any, right: Any, settings: Settings, *, ledger: str, progress: Progress | None = None) -> Result:
@@ -71,15 +70,12 @@ def run(left: Any, right: Any, settings: Settings, *, ledger: str, progress: Pro
         The joined table (pandas if `left` is), the report, and the ledger.
     """
     left_table, right_table, to_pandas = two_tables(left, right)
-    pieces = []
     op = Join(
         schemas=(left_table.schema, right_table.schema),
         ledger=ledger,
         **{name: value for name, value in vars(settings).items() if name != "chosen"},
     )
-    for joined in pump(op, left_table, right_table, progress):
-        pieces.append(joined)
-    table = pa.concat_tables(pieces)
+    table = pa.concat_tables(list(pump(op, left_table, right_table, progress)))
     return Result(table.to_pandas() if to_pandas else table, op.report(), op.ledger())
 
 

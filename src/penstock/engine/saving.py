@@ -1,8 +1,7 @@
-"""Save a join as bytes and bring it back."""
+"""Turn arguments, tables and arrays into bytes and back."""
 
 import io
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,89 +10,23 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
-from penstock.streams.payload import Payload
 from penstock.streams.times import Rows
 
-if TYPE_CHECKING:
-    from penstock.engine.operator import Join
 
-VERSION = 1
-
-
-def state_of(join: Any) -> dict[str, bytes]:
-    """Return the state of a join as bytes by name."""
-    meta: dict[str, Any] = {"version": VERSION, "ledger": join._ledger_mode, "bound": join._bound is not None}
-    settings = {name: value for name, value in vars(join._settings).items() if name != "chosen"}
-    meta["settings"] = {name: encode(name, value) for name, value in settings.items()}
-    state: dict[str, bytes] = {}
-    for side, name in enumerate(("left", "right")):
-        held = join._held[side]
-        if held:
-            state[f"held_{name}"] = to_ipc(pa.concat_tables(held))
-        if join._known[side] is not None:
-            state[f"schema_{name}"] = to_ipc(join._known[side].empty_table())
-    if join._bound is not None:
-        meta |= {"importance": join._importance, "collided": join._collided, "newest": join._intake.newest}
-        state["core"] = to_npz(join._core.arrays())
-        waiting = {f"waiting.{name}": column for name, column in join._intake.waiting._asdict().items()}
-        state["intake"] = to_npz({"next": join._intake.next, "counted": join._intake.counted, **waiting})
-        for side, name in enumerate(("left", "right")):
-            queue = join._intake.waiting
-            numbers = np.union1d(join._core.live_rows(side), queue.row[queue.side == side])
-            state[f"rows_{name}"] = to_ipc(join._payload[side].live_table(numbers))
-            state[f"numbers_{name}"] = to_npz({"numbers": numbers, "next": np.array(join._payload[side].next)})
-        if join._sheds:
-            state["ledger"] = to_ipc(pa.concat_tables(join._sheds))
-    state["meta"] = json.dumps(meta).encode()
-    return state
-
-
-def restore(kind: type["Join"], state: dict[str, bytes]) -> Any:
-    """Return a join in the saved state.
-
-    Raises:
-        StateError: if the state is not one, or of a version that this one does not read.
-    """
-    try:
-        meta = json.loads(state["meta"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateError("state", "something else", "give what state_dict() returned") from error
-    if meta.get("version") != VERSION:
-        raise StateError("state", f"version {meta.get('version')}", f"this Penstock reads version {VERSION}")
-    arguments = {name: decode(value) for name, value in meta["settings"].items()}
-    schemas = [from_ipc(state[f"schema_{name}"]).schema if f"schema_{name}" in state else None for name in ("left", "right")]
-    both = (schemas[0], schemas[1]) if meta["bound"] else None
-    join: Any = kind(schemas=both, ledger=meta["ledger"], **arguments)
-    join._known = schemas
-    for side, name in enumerate(("left", "right")):
-        if f"held_{name}" in state:
-            join._held[side] = [from_ipc(state[f"held_{name}"])]
-    if meta["bound"]:
-        join._importance, join._collided = meta["importance"], meta["collided"]
-        join._core.restore(from_npz(state["core"]))
-        intake = from_npz(state["intake"])
-        join._intake.newest = meta["newest"]
-        join._intake.next, join._intake.counted = intake["next"], intake["counted"]
-        join._intake.waiting = type(join._intake.waiting)(
-            *(intake[f"waiting.{name}"] for name in join._intake.waiting._fields)
-        )
-        payload = []
-        for name in ("left", "right"):
-            numbers = from_npz(state[f"numbers_{name}"])
-            payload.append(Payload.restored(from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"])))
-        join._payload = tuple(payload)
-        join._sheds = [from_ipc(state["ledger"])] if "ledger" in state else []
-    return join
-
-
-def encode(name: str, value: object) -> object:
+def encode(name: str, value: object) -> object:  # noqa: PLR0911 - one type a line
     """Return an argument as JSON."""
     if isinstance(value, Rows):
         return {"rows": value.count}
     if isinstance(value, Policy):
-        return {"policy": value.name, "options": {key: encode(key, option) for key, option in value.options.items()}}
+        return {
+            "policy": value.name,
+            "options": {key: encode(key, option) for key, option in value.options.items()},
+        }
     if isinstance(value, Table):
-        return {"left": encode(name, list(value.left.items())), "right": encode(name, list(value.right.items()))}
+        return {
+            "left": encode(name, list(value.left.items())),
+            "right": encode(name, list(value.right.items())),
+        }
     if isinstance(value, tuple):
         return {"tuple": [encode(name, part) for part in value]}
     if isinstance(value, list):
@@ -109,7 +42,7 @@ def encode(name: str, value: object) -> object:
     raise StateError(name, repr(value), "only numbers, strings, tuples and lists of them can be saved")
 
 
-def decode(value: object) -> object:
+def decode(value: object) -> object:  # noqa: PLR0911 - one type a line
     """Return an argument from JSON."""
     if isinstance(value, list):
         return [decode(part) for part in value]

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.exact import ExactJoin
 from penstock.core.hooks import Unlimited
-from penstock.core.join import FIRST_KEYS, WindowJoin
+from penstock.core.join import WindowJoin
 from penstock.core.step import Plan
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, ColumnError, ImportanceError, InputError, KeyTypeError, WindowError
@@ -96,7 +98,7 @@ def budget(memory: object, split: object) -> tuple[str, tuple[int, int], bool]:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
 def amount(memory: object) -> tuple[str, int]:
@@ -111,7 +113,7 @@ def amount(memory: object) -> tuple[str, int]:
         return "bytes", int(float(found[1]) * BYTES[found[2].lower()])
     if not _is_count(memory):
         raise BudgetError("memory", repr(memory), want)
-    return "rows", int(memory)  # type: ignore[call-overload,no-any-return]
+    return "rows", int(memory)  # type: ignore[call-overload]
 
 
 def pair(argument: str, value: object) -> tuple[str, str]:
@@ -160,10 +162,7 @@ class Bound:
         if settings.importance is not None:
             self.importance = pair("importance", settings.importance)
             for side in range(2):
-                present(self.schemas[side], self.importance[side], side, "importance")
-                kind = self.schemas[side].field(self.importance[side]).type
-                if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-                    raise ImportanceError("importance", f"{kind} on the {SIDES[side]}", "use a column of numbers")
+                weighs(self.schemas[side], self.importance[side], side)
         self.by_rows, self.span = self.spans(settings.window)
         self.lateness = self.clock.ticks("lateness", settings.lateness)
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
@@ -198,25 +197,27 @@ class Bound:
             per_key=per_key,
         )
 
-    def read(self, side: int, table: pa.Table | None) -> Side:
-        """Turn the rows of one side into arrays.
+    def read(self, side: int, table: pa.Table | None, first: int = 0) -> Side:
+        """Turn the rows of one side into arrays; `first` is the number of the first row, for what errors say.
 
         Raises:
             InputError: if a time is missing or an importance is no importance.
         """
         if table is None or table.num_rows == 0:
             return NO_ROWS
-        ts = self.clock.values(table[self.time[side]], f"time={self.time[side]!r}")
+        ts = self.clock.values(table[self.time[side]], f"time={self.time[side]!r}", first)
         code, valid = self.coder.code([table[name] for name in self.keys[side]])
         weight = row_bytes(table) + ROW_BYTES if self.unit == "bytes" else NO_INTS
         importance = NO_FLOATS
         if self.importance:
-            importance = importance_of(table[self.importance[side]], self.importance[side])
+            importance = importance_of(table[self.importance[side]], self.importance[side], first)
         return Side(ts, code, valid, weight, importance)
 
-    def core(self, plan: Plan) -> WindowJoin:
+    def core(self, plan: Plan) -> WindowJoin | ExactJoin:
         """Make the windows and the policy of this join."""
         bounded = self.unit != "none"
+        if not bounded and self.settings.per_key is None and (self.by_rows or self.lateness == 0):
+            return ExactJoin(plan)
         chosen = self.settings.chosen
         return WindowJoin(
             plan,
@@ -234,7 +235,6 @@ class Bound:
             span=plan.span,
             limit=rows,
             seed=int(self.settings.seed),
-            keys=FIRST_KEYS,
             code=self.code_keys,
             ticks=self._half_life,
         )
@@ -247,12 +247,16 @@ class Bound:
 
     def code_keys(self, keys: Sequence[object]) -> Ints:
         """Return the codes of keys written as Python values (tuples, if there are several columns)."""
-        columns = [keys] if len(self.coder.types) == 1 else list(zip(*keys, strict=True)) or [()] * len(self.coder.types)
+        columns = (
+            [keys] if len(self.coder.types) == 1 else list(zip(*keys, strict=True)) or [()] * len(self.coder.types)
+        )
         try:
             arrays = [pa.array(list(c), kind) for c, kind in zip(columns, self.coder.types, strict=True)]
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
             kinds = ", ".join(map(str, self.coder.types))
-            raise KeyTypeError("statistics", f"a key that is no {kinds}", f"use the type of the columns ({error})") from error
+            raise KeyTypeError(
+                "statistics", f"a key that is no {kinds}", f"use the type of the columns ({error})"
+            ) from error
         return self.coder.code(arrays)[0]
 
     def _layout(self) -> tuple[list[tuple[str, int, str]], pa.Schema]:
@@ -265,8 +269,8 @@ class Bound:
         taken = {name for name, _, _ in shown} | ({"importance"} if self.importance else set())
         clash = set(sources[0]) & set(sources[1])
         for side in range(2):
-            for name in sources[side]:
-                shown.append((f"{name}_{SIDES[side]}" if name in clash | taken else name, side, name))
+            marked = clash | taken
+            shown += [(f"{name}_{SIDES[side]}" if name in marked else name, side, name) for name in sources[side]]
         names = [name for name, _, _ in shown]
         for name in names:
             if names.count(name) > 1:
@@ -283,12 +287,28 @@ class Bound:
         return shown, pa.schema(fields)
 
 
-def importance_of(column: pa.ChunkedArray, name: str) -> Floats:
+def inspect(settings: Settings, side: int, rows: pa.Table) -> None:
+    """Check what can be known of the rows of one side while the other has not shown its columns."""
+    argument = pair("time", settings.time)[side]
+    *keys, _ = key_columns(settings.on)
+    for name in keys[side]:
+        present(rows.schema, name, side, "on")
+    present(rows.schema, argument, side, "time")
+    kinds = [pa.null(), pa.null()]
+    kinds[side] = rows.schema.field(argument).type
+    common_clock(kinds[0], kinds[1]).values(rows[argument], f"time={argument!r}")
+    if settings.importance is not None:
+        name = pair("importance", settings.importance)[side]
+        weighs(rows.schema, name, side)
+        importance_of(rows[name], name)
+
+
+def importance_of(column: pa.ChunkedArray, name: str, first: int = 0) -> Floats:
     """Return an importance column as floats; none may be missing, NaN or negative."""
     values = pc.cast(column, pa.float64()).to_numpy()
     bad = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
     if bad.size:
-        got = f"{column[int(bad[0])].as_py()} in row {bad[0]}"
+        got = f"{column[int(bad[0])].as_py()} in row {first + bad[0]}"
         raise ImportanceError(f"importance={name!r}", got, "importance is a finite number, at least 0")
     return values
 
@@ -303,4 +323,16 @@ def present(schema: pa.Schema, name: str, side: int, argument: str) -> None:
     """Raise unless a column is there, once."""
     if schema.names.count(name) != 1:
         found = "no such column" if name not in schema.names else "that column twice"
-        raise ColumnError(f"{argument}={name!r}", f"{found} on the {SIDES[side]}", f"it has {', '.join(schema.names)}")
+        raise ColumnError(
+            f"{argument}={name!r}", f"{found} on the {SIDES[side]}", f"it has {', '.join(schema.names)}"
+        )
+
+
+def weighs(schema: pa.Schema, name: str, side: int) -> None:
+    """Raise unless a column is there and holds numbers."""
+    present(schema, name, side, "importance")
+    kind = schema.field(name).type
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    ):
+        raise ImportanceError("importance", f"{kind} on the {SIDES[side]}", "use a column of numbers")

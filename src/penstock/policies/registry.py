@@ -9,8 +9,6 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from penstock.core.windows import Ints
 from penstock.errors import PolicyError
 
@@ -32,7 +30,6 @@ class Setting(NamedTuple):
     span: Ints  # per side, in clock units
     limit: int  # tuples that fit the budget, both sides together
     seed: int
-    keys: int  # room for key ids
     code: Callable[[Sequence[object]], Ints]  # keys as the user writes them -> codes
     ticks: Callable[[str, object], int]  # (argument, a span as the user writes it) -> clock units
 
@@ -156,8 +153,3 @@ def resolve(given: object) -> Policy:
     if isinstance(given, str):
         return policy(given)
     raise PolicyError("policy", repr(given), 'give a name, or an object made by pen.policy("name", ...)')
-
-
-def no_keys(used: int) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Return the mask of a policy that need not remember any key that holds no tuple."""
-    return np.zeros(used, np.bool_)

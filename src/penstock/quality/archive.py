@@ -1,5 +1,7 @@
 """The archive metric: how much work it takes to complete an answer from archived streams."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,7 +11,7 @@ from penstock.core.windows import Ints
 NEVER = int(np.iinfo(np.int64).max)
 
 
-def missed(left: Ints, right: Ints, ledger: pa.Table) -> npt.NDArray[np.bool_]:
+def missed(left: Ints, right: Ints, ledger: pa.Table) -> npt.NDArray[Any]:
     """Say of every exact pair whether the run that wrote this ledger missed it.
 
     Parameters:

@@ -66,7 +66,7 @@ class Report:
         return {name: plain(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        rows = [("", "left", "right")]
+        rows: list[tuple[str, ...]] = [("", "left", "right")]
         rows += [("arrivals", *map(_number, self.arrivals)), ("live", *map(_number, self.live))]
         rows += [("expired", *map(_number, self.expired))]
         rows += [(f"shed ({reason})", *map(_number, count)) for reason, count in self.shed.items() if count.total]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from penstock.core.exact import ExactJoin
 from penstock.core.hooks import Unlimited
 from penstock.core.join import WindowJoin
 from penstock.core.step import Plan
@@ -11,7 +12,9 @@ from penstock.streams.intake import Intake, Side
 UNLIMITED = int(np.iinfo(np.int64).max)
 
 
-def exact_pairs(sides: tuple[Side, Side], *, span: tuple[int, int], by_rows: bool, lateness: int = 0) -> tuple[Ints, Ints]:
+def exact_pairs(
+    sides: tuple[Side, Side], *, span: tuple[int, int], by_rows: bool, lateness: int = 0
+) -> tuple[Ints, Ints]:
     """Return the row numbers of all pairs, left and right.
 
     Parameters:
@@ -30,7 +33,8 @@ def exact_pairs(sides: tuple[Side, Side], *, span: tuple[int, int], by_rows: boo
         ahead=0 if by_rows else 1 - lateness,
         per_key=UNLIMITED,
     )
-    join = WindowJoin(plan, Unlimited(0), weighted=0, important=0, own=True)
+    in_order = by_rows or lateness == 0
+    join = ExactJoin(plan) if in_order else WindowJoin(plan, Unlimited(0), weighted=0, important=0, own=True)
     intake = Intake(lateness, by_rows=by_rows)
     plain = tuple(side._replace(weight=side.weight[:0], importance=side.importance[:0]) for side in sides)
     found = []

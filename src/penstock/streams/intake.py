@@ -1,6 +1,6 @@
 """Bring the rows of both sides into one order of arrival, and judge what is late."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ class Side(NamedTuple):
 
     ts: Ints
     code: Ints
-    valid: npt.NDArray[np.bool_] | None  # False where a key is null; None: nowhere
+    valid: npt.NDArray[Any] | None  # False where a key is null; None: nowhere
     weight: Ints  # empty: one each
     importance: Floats  # empty: none
 
@@ -38,11 +38,11 @@ class Ready(NamedTuple):
 class Waiting(NamedTuple):
     """Rows that wait for their tick to be complete (windows in rows)."""
 
-    side: npt.NDArray[np.int8]
+    side: npt.NDArray[Any]
     ts: Ints
     code: Ints
     row: Ints
-    valid: npt.NDArray[np.bool_]
+    valid: npt.NDArray[Any]
     weight: Ints
     importance: Floats
 
@@ -86,9 +86,7 @@ class Intake:
         self.next += sizes
         if ts.size == 0:
             return self._release(nothing_waits(), np.empty((0, 3), np.int64))
-        tick = np.maximum.accumulate(ts)
-        if self.newest is not None:
-            np.maximum(tick, self.newest, out=tick)
+        tick = reached(ts, self.newest)
         before = np.empty_like(tick)
         before[0] = ts[0] if self.newest is None else self.newest
         before[1:] = tick[:-1]
@@ -125,18 +123,13 @@ class Intake:
         return Ready(batch, code, late, nulls)
 
     def _arrival_order(self, sides: tuple[Side, Side]) -> Ints | None:
-        reached = []
-        for which, rows in enumerate(sides):
-            newest = np.maximum.accumulate(rows.ts)
-            if rows.ts.size:
-                earlier = self.reached[which]
-                if earlier is not None:
-                    np.maximum(newest, earlier, out=newest)
+        progress = [reached(rows.ts, earlier) for rows, earlier in zip(sides, self.reached, strict=True)]
+        for which, newest in enumerate(progress):
+            if newest.size:
                 self.reached[which] = int(newest[-1])
-            reached.append(newest)
-        if not (reached[0].size and reached[1].size):
+        if not (progress[0].size and progress[1].size):
             return None
-        return np.argsort(np.concatenate(reached), kind="stable")
+        return np.argsort(np.concatenate(progress), kind="stable")
 
     def advance(self, to: int | None) -> Ready:
         """Move time on without rows (None: to the end), releasing what waited for it."""
@@ -164,13 +157,22 @@ class Intake:
         pos = np.where(side == 0, clock[:, 0], clock[:, 1])
         nulls = np.bincount(side[~valid], minlength=2)
         columns = [
-            column[valid] if column.size else column for column in (side, row, ts, pos, clock, weight, importance, code)
+            column[valid] if column.size else column
+            for column in (side, row, ts, pos, clock, weight, importance, code)
         ]
         side, row, ts, pos, clock, weight, importance, code = columns
         batch = Batch(side, np.empty(side.size, np.int32), row, ts, pos, clock, weight, importance)
         return Ready(batch, code, late, nulls)
 
 
-def _merged(columns: list[npt.NDArray[np.generic]], order: Ints | None) -> npt.NDArray[np.generic]:
+def reached(ts: Ints, earlier: int | None) -> Ints:
+    """Return the newest timestamp seen at each row, an earlier one included."""
+    if ts.size == 0 or ((earlier is None or ts[0] >= earlier) and bool((ts[1:] >= ts[:-1]).all())):
+        return ts
+    newest = np.maximum.accumulate(ts)
+    return newest if earlier is None else np.maximum(newest, earlier)
+
+
+def _merged(columns: list[npt.NDArray[Any]], order: Ints | None) -> npt.NDArray[Any]:
     column = np.concatenate(columns) if columns[0].size and columns[1].size else columns[int(columns[1].size > 0)]
     return column if order is None else column[order]

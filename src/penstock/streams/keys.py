@@ -1,7 +1,7 @@
 """Turn key columns of any comparable Arrow type into 64-bit codes, the same on both sides."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ def common_type(left: pa.DataType, right: pa.DataType, name: str) -> pa.DataType
     return found
 
 
-def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:  # noqa: PLR0911 - one rule a line
+def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:  # noqa: C901, PLR0911 - one rule a line
     both = (left, right)
     if all(pa.types.is_null(kind) for kind in both):
         return pa.null()
@@ -112,10 +112,10 @@ class Coder(NamedTuple):
         """Whether equal codes mean equal keys."""
         return len(self.types) == 1 and _width(self.types[0]) == "word"
 
-    def code(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> tuple[Ints, npt.NDArray[np.bool_] | None]:
+    def code(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> tuple[Ints, npt.NDArray[Any] | None]:
         """Return a code per row, and which rows have no null among their keys (None: all). O(bytes)."""
         codes: Ints | None = None
-        valid: npt.NDArray[np.bool_] | None = None
+        valid: npt.NDArray[Any] | None = None
         for column, kind in zip(columns, self.types, strict=True):
             array = widened(column, kind)
             if array.null_count:
@@ -130,9 +130,7 @@ class Coder(NamedTuple):
         assert codes is not None
         return codes, valid
 
-    def equal(
-        self, left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray]
-    ) -> npt.NDArray[np.bool_]:
+    def equal(self, left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray]) -> npt.NDArray[Any]:
         """Say row by row whether two lists of key columns are equal; NaN equals NaN."""
         same = np.ones(len(left[0]), np.bool_)
         for mine, theirs, kind in zip(left, right, self.types, strict=True):

@@ -1,13 +1,37 @@
 """Keep the rows of one side beside the core, in Arrow chunks that shrink as their rows leave."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
 from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
+MANY = 256  # once there are so many chunks
 SPARE = 4096  # dead rows not worth a look
 LIVE_SHARE = 0.65  # a chunk with a smaller share of live rows is copied
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows, or what is left of them."""
+
+    rows: pa.Table
+    first: int  # number of the first row
+    numbers: Ints | None  # the numbers of all rows, ascending; None: consecutive
+
+    @property
+    def end(self) -> int:
+        """One more than the number of the last row."""
+        return self.first + self.rows.num_rows if self.numbers is None else int(self.numbers[-1]) + 1
+
+    def all_numbers(self) -> Ints:
+        """Return the numbers of all rows."""
+        return np.arange(self.first, self.end) if self.numbers is None else self.numbers
+
+    def places(self, numbers: Ints) -> Ints:
+        """Return where rows with these numbers are."""
+        return numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
 
 
 class Payload:
@@ -20,90 +44,86 @@ class Payload:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.next = 0
-        self._chunks: list[pa.Table] = []
-        self._numbers: list[Ints] = []  # the numbers of a chunk's rows, ascending
-        self._all: tuple[pa.Table, Ints, int] | None = None
+        self.stored = 0
+        self._chunks: list[Chunk] = []
+        self._whole: Chunk | None = None
 
     def append(self, rows: pa.Table) -> None:
         """Take the next rows."""
         if rows.num_rows:
-            self._chunks.append(rows)
-            self._numbers.append(np.arange(self.next, self.next + rows.num_rows))
+            self._chunks.append(Chunk(rows, self.next, None))
             self.next += rows.num_rows
-            self._all = None
-
-    @property
-    def stored(self) -> int:
-        """How many rows are stored, live or not."""
-        return sum(numbers.size for numbers in self._numbers)
+            self.stored += rows.num_rows
+            self._whole = None
 
     @property
     def nbytes(self) -> int:
         """The bytes of the stored rows."""
-        return sum(chunk.nbytes for chunk in self._chunks)
+        return sum(chunk.rows.nbytes for chunk in self._chunks)
 
     def take(self, numbers: Ints, columns: list[str]) -> pa.Table:
-        """Return the rows with these numbers, in this order; all of them must be stored. O(numbers log chunks)."""
-        if self._all is None:
-            table = pa.concat_tables(self._chunks) if self._chunks else self.schema.empty_table()
-            held = np.concatenate(self._numbers) if self._numbers else np.empty(0, np.int64)
-            first = int(held[0]) if held.size and held[-1] - held[0] + 1 == held.size else -1
-            self._all = (table, held, first)
-        table, held, first = self._all
-        places = numbers - first if first >= 0 else np.searchsorted(held, numbers)
-        return table.select(columns).take(pa.array(places))
+        """Return the rows with these numbers, in this order; all of them must be stored.
+
+        Cost: O(numbers log chunks), and O(log rows) for each number once rows have left.
+        """
+        if not self._chunks:
+            return self.schema.empty_table().select(columns)
+        if self._whole is None:
+            self._whole = self._joined(self._chunks)
+        return self._whole.rows.select(columns).take(pa.array(self._whole.places(numbers)))
+
+    @staticmethod
+    def _joined(chunks: list[Chunk]) -> Chunk:
+        """Return chunks as one, without copying their rows."""
+        rows = pa.concat_tables([chunk.rows for chunk in chunks])
+        first = chunks[0].first
+        if all(chunk.numbers is None for chunk in chunks) and chunks[-1].end - first == rows.num_rows:
+            return Chunk(rows, first, None)
+        return Chunk(rows, first, np.concatenate([chunk.all_numbers() for chunk in chunks]))
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""
-        return self.stored * LIVE_SHARE > live + SPARE
+        return self.stored * LIVE_SHARE > live + SPARE or len(self._chunks) > MANY
 
     def trim(self, live: Ints) -> None:
         """Let go of the rows that are not live (numbers ascending)."""
-        chunks: list[pa.Table] = []
-        numbers: list[Ints] = []
-        parts: list[pa.Table] = []
-        kept: list[Ints] = []
-
-        def merge() -> None:
-            if parts:
-                table = pa.concat_tables(parts) if len(parts) > 1 else parts[0]
-                chunks.append(table.combine_chunks())
-                numbers.append(np.concatenate(kept))
-                parts.clear()
-                kept.clear()
-
-        old, self._all = list(zip(self._chunks, self._numbers, strict=True)), None
-        self._chunks, self._numbers = [], []
-        old.reverse()
+        old, self._chunks, self._whole = self._chunks[::-1], [], None
         while old:  # taken off the list, so that a chunk is free once its live rows are copied
-            chunk, held = old.pop()
-            low, high = np.searchsorted(live, (held[0], held[-1] + 1))
+            chunk = old.pop()
+            low, high = np.searchsorted(live, (chunk.first, chunk.end))
             mine = live[low:high]
-            if mine.size == 0:
-                continue
-            if mine.size > LIVE_SHARE * held.size and held.size >= MERGED // 4:
-                merge()
-                chunks.append(chunk)
-                numbers.append(held)
-                continue
-            parts.append(chunk.take(pa.array(np.searchsorted(held, mine))))
-            kept.append(mine)
-            if sum(part.size for part in kept) >= MERGED:
-                merge()
-        merge()
-        self._chunks, self._numbers = chunks, numbers
+            if mine.size >= LIVE_SHARE * chunk.rows.num_rows:
+                self._chunks.append(chunk)
+            elif mine.size:
+                rows = chunk.rows.take(pa.array(chunk.places(mine))).combine_chunks()
+                consecutive = int(mine[-1] - mine[0]) + 1 == mine.size
+                self._chunks.append(Chunk(rows, int(mine[0]), None if consecutive else mine))
+        if len(self._chunks) > MANY // 2:
+            self._merge()
+        self.stored = sum(chunk.rows.num_rows for chunk in self._chunks)
 
-    def live_table(self, live: Ints) -> pa.Table:
-        """Return the live rows with their order kept, for saving."""
-        return self.take(live, self.schema.names)
+    def _merge(self) -> None:
+        """Copy neighbouring chunks together, up to a size."""
+        old, self._chunks = self._chunks[::-1], []
+        target = max(MERGED, self.stored // (MANY // 4))
+        while old:
+            group = [old.pop()]
+            size = group[0].rows.num_rows
+            while old and size + old[-1].rows.num_rows <= target:
+                group.append(old.pop())
+                size += group[-1].rows.num_rows
+            if len(group) > 1:
+                merged = self._joined(group)
+                group = [merged._replace(rows=merged.rows.combine_chunks())]
+            self._chunks.append(group[0])
 
     @classmethod
     def restored(cls, rows: pa.Table, numbers: Ints, following: int) -> "Payload":
         """Return the payload that held these rows; the next one to come has the number `following`."""
         payload = cls(rows.schema)
         if rows.num_rows:
-            payload._chunks.append(rows)
-            payload._numbers.append(numbers)
+            payload._chunks.append(Chunk(rows, int(numbers[0]), numbers))
+            payload.stored = rows.num_rows
         payload.next = following
         return payload
 
@@ -129,7 +149,7 @@ def _value_bytes(array: pa.Array) -> Ints | int:
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return _lengths(array, np.int64) + 8 + validity
     if pa.types.is_struct(kind):
-        return sum((_value_bytes(field) for field in array.flatten()), start=np.int64(validity))
+        return sum((_value_bytes(field) for field in array.flatten()), start=validity)
     try:
         return (kind.bit_width + 7) // 8 + validity
     except ValueError:  # lists, maps, views: share the bytes out evenly

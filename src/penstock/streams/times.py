@@ -1,7 +1,8 @@
 """Turn time columns into integers, and spans as people write them into the same units."""
 
-import datetime
+import datetime as dt
 import re
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,19 +22,20 @@ NANOSECONDS = {
     "week": 7 * 86_400 * 10**9,
 }
 WORDS = {
-    **{word: "ns" for word in ("ns", "nanosecond", "nanoseconds")},
-    **{word: "us" for word in ("us", "µs", "microsecond", "microseconds")},
-    **{word: "ms" for word in ("ms", "millisecond", "milliseconds")},
-    **{word: "s" for word in ("s", "sec", "secs", "second", "seconds")},
-    **{word: "min" for word in ("min", "mins", "minute", "minutes")},
-    **{word: "h" for word in ("h", "hour", "hours")},
-    **{word: "d" for word in ("d", "day", "days")},
-    **{word: "week" for word in ("week", "weeks")},
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), "ns"),
+    **dict.fromkeys(("us", "µs", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "min"),
+    **dict.fromkeys(("h", "hour", "hours"), "h"),
+    **dict.fromkeys(("d", "day", "days"), "d"),
+    **dict.fromkeys(("week", "weeks"), "week"),
 }
 LIMIT = 1 << 61  # so that sums and differences of times never overflow
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class Rows:
     """A window over the last so many rows of a side: what ``pen.rows`` returns."""
 
     count: int
@@ -58,7 +60,7 @@ class Clock(NamedTuple):
         Raises:
             WindowError: naming the argument, if it is no span, or not a whole number of ticks.
         """
-        if isinstance(span, bool) or not isinstance(span, int | np.integer | str | datetime.timedelta):
+        if isinstance(span, bool) or not isinstance(span, int | np.integer | str | dt.timedelta):
             raise WindowError(argument, repr(span), self._wanted())
         if isinstance(span, int | np.integer):
             if self.unit is not None and span != 0:
@@ -77,8 +79,8 @@ class Clock(NamedTuple):
             return "time is in integer ticks: give a whole number of ticks, or pen.rows(n)"
         return 'time is in timestamps: write a span such as "10 minutes", or pen.rows(n)'
 
-    def values(self, column: pa.ChunkedArray, argument: str) -> Ints:
-        """Return a time column as integers.
+    def values(self, column: pa.ChunkedArray, argument: str, first: int = 0) -> Ints:
+        """Return a time column as integers; `first` is the number of its first row, for what errors say.
 
         Raises:
             TimeError: if it holds nulls or values beyond what can be added and compared.
@@ -87,12 +89,15 @@ class Clock(NamedTuple):
         if isinstance(array, pa.ChunkedArray):
             return np.empty(0, np.int64)
         if array.null_count:
-            first = int(np.flatnonzero(~array.is_valid().to_numpy(zero_copy_only=False))[0])
-            raise TimeError(argument, f"a null in row {first}", "every row needs a time: filter or fill it")
-        if pa.types.is_timestamp(array.type):
-            array = array.cast(pa.timestamp(self.type.unit, array.type.tz)).view(pa.int64())
-        else:
-            array = array.cast(pa.int64())
+            row = first + int(np.flatnonzero(~array.is_valid().to_numpy(zero_copy_only=False))[0])
+            raise TimeError(argument, f"a null in row {row}", "every row needs a time: filter or fill it")
+        try:
+            if pa.types.is_timestamp(array.type):
+                array = array.cast(pa.timestamp(self.type.unit, array.type.tz)).view(pa.int64())
+            else:
+                array = array.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise TimeError(argument, "a time beyond ±2**63", f"use a coarser unit ({error})") from error
         values = array.to_numpy()
         if values.size and (values.min() < -LIMIT or values.max() > LIMIT):
             raise TimeError(argument, "a time beyond ±2**61", "use a coarser unit")
@@ -121,9 +126,9 @@ def _positive(argument: str, ticks: int, given: object) -> int:
     return ticks
 
 
-def nanoseconds(argument: str, span: str | datetime.timedelta) -> int:
+def nanoseconds(argument: str, span: str | dt.timedelta) -> int:
     """Return the length of a span such as "1 hour 30 minutes" or a timedelta."""
-    if isinstance(span, datetime.timedelta):
+    if isinstance(span, dt.timedelta):
         return (span.days * 86_400 + span.seconds) * 10**9 + span.microseconds * 1000
     found = re.findall(r"\s*([0-9]+)\s*([^\W\d_]+)\s*,?", span)
     rest = re.sub(r"\s*[0-9]+\s*[^\W\d_]+\s*,?", "", span).strip()
@@ -136,12 +141,17 @@ def nanoseconds(argument: str, span: str | datetime.timedelta) -> int:
 def common_clock(left: pa.DataType, right: pa.DataType) -> Clock:
     """Return the clock of a join: integer ticks, or timestamps in the finer unit.
 
+    A column without a type (of a file without rows) takes that of the other side.
+
     Raises:
         TimeError: if the two columns are not of one kind.
     """
     for name, kind in (("left", left), ("right", right)):
-        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
+        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_null(kind)):
             raise TimeError("time", f"{kind} on the {name}", "a time column holds integers (ticks) or timestamps")
+    if pa.types.is_null(left) or pa.types.is_null(right):
+        typed = left if pa.types.is_null(right) else right
+        left = right = pa.int64() if pa.types.is_null(typed) else typed
     if pa.types.is_integer(left) and pa.types.is_integer(right):
         return Clock(left if left == right else pa.int64())
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right) and (left.tz is None) == (right.tz is None):

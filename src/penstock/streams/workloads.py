@@ -4,7 +4,7 @@ import math
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ COMMON, RARE = 1.0, 20.0  # the two importances of importance2006
 RARE_SHARE = 0.05  # of the rows ("rare") or of the keys ("special_keys")
 
 _T = TypeVar("_T")
-_Int64s = npt.NDArray[np.int64]
-_Float64s = npt.NDArray[np.float64]
+_Int64s = npt.NDArray[Any]
+_Float64s = npt.NDArray[Any]
 
 
 class Workload(NamedTuple):
@@ -239,7 +239,7 @@ def _payload(rows: int, *, width: int, seed: int, side: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _rare(key: _Int64s, *, keys: int, importance: Importance, seed: int, side: int) -> npt.NDArray[np.bool_]:
+def _rare(key: _Int64s, *, keys: int, importance: Importance, seed: int, side: int) -> npt.NDArray[Any]:
     """Say for every row whether it is an important one."""
     if importance == "rare":
         return np.random.default_rng((seed, side, 3)).random(len(key)) < RARE_SHARE

@@ -2,15 +2,15 @@
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from penstock.core.windows import BUNCH, Ints, Windows
+from penstock.core.hooks import ranked
+from penstock.core.jit import wide
+from penstock.core.windows import BUNCH, Windows
 from penstock.policies import statistics as stats
 from penstock.policies.registry import Setting, shed_policy
 
 
 @shed_policy("life", paper="das2003", cost="O(log keys), amortised", options=stats.OPTIONS)
+@ranked("key", fades=1)
 class Life(NamedTuple):
     """Give up the tuple with the smallest (remaining life) x (chance of a partner per tick).
 
@@ -26,8 +26,6 @@ class Life(NamedTuple):
     """
 
     statistics: stats.Statistics
-    ranks = "key"
-    fades = True
 
     @classmethod
     def make(cls, setting: Setting, statistics: object, half_life: object) -> "Life":
@@ -36,28 +34,16 @@ class Life(NamedTuple):
 
     def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
         """Return how often the key came on the other side."""
-        return self.statistics.seen[np.int64(windows.link[slot, BUNCH]) >> 1, 1 - side]
+        return stats.weight(self.statistics, 1 - side, windows.code[wide(windows.link[slot, BUNCH]) >> 1])
 
     def scale(self, side: int) -> float:
         """Turn counts into shares."""
         return 1.0 / max(self.statistics.total[1 - side], 1e-300)
 
-    def arrive(self, side: int, key: int, clock: int) -> None:
+    def arrive(self, side: int, code: int, clock: int) -> None:
         """Count an arrival."""
-        stats.note(self.statistics, side, key, clock)
+        stats.note(self.statistics, side, code, clock)
 
-    def forget(self, side: int, clock: int) -> int:
+    def forget(self, side: int, clock: int) -> tuple[bool, int]:
         """Forget an arrival that left the window."""
         return stats.age(self.statistics, side, clock)
-
-    def with_keys(self, start: int, code: Ints) -> None:
-        """Learn of new keys."""
-        stats.with_keys(self.statistics, start, code)
-
-    def remembered(self, used: int, held: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Say which keys to remember although they hold no tuple."""
-        return stats.remembered(self.statistics, used, held)
-
-    def resized(self, kept: Ints | None, room: int) -> "Life":
-        """Return the policy for other key ids."""
-        return self._replace(statistics=stats.resized(self.statistics, kept, room))

@@ -2,10 +2,9 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from penstock.core import rng
-from penstock.core.jit import prefetch
+from penstock.core.hooks import ranked
+from penstock.core.jit import prefetch, wide
 from penstock.core.windows import BUNCH, ROW, SLOTS, Windows
 from penstock.policies.registry import Option, Setting, shed_policy
 
@@ -54,6 +53,7 @@ class Rand(NamedTuple):
                 return slot
 
 
+@ranked("tuple")
 class Thin(NamedTuple):
     """Give up the tuple that drew the smallest number on arrival.
 
@@ -66,8 +66,7 @@ class Thin(NamedTuple):
     """
 
     state: rng.State
-    ranks = "tuple"
 
     def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
         """Return the number that belongs to the tuple under this seed."""
-        return rng.unit(self.state[0], 2 * np.int64(windows.stamp[slot, ROW]) + side)
+        return rng.unit(self.state[0], 2 * wide(windows.stamp[slot, ROW]) + side)

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.core.hooks import ranked
+from penstock.core.jit import wide
 from penstock.core.windows import BUNCH, ROW, Ints, Windows
 from penstock.errors import PolicyError
 from penstock.policies.registry import Option, Setting, shed_policy
@@ -32,6 +34,7 @@ def check_schedule(value: object) -> str | None:
         )
     },
 )
+@ranked("tuple")
 class Replay(NamedTuple):
     """Keep each tuple through the tick its schedule names, and not longer; unlisted rows are not kept.
 
@@ -44,7 +47,6 @@ class Replay(NamedTuple):
     """
 
     until: Ints  # (side, row)
-    ranks = "tuple"
 
     @classmethod
     def make(cls, setting: Setting, schedule: Any) -> "Replay":  # noqa: ARG003
@@ -71,4 +73,4 @@ class Replay(NamedTuple):
         row = windows.stamp[slot, ROW]
         if row >= self.until.shape[1]:
             return True
-        return bool(self.until[np.int64(windows.link[slot, BUNCH]) & 1, row] <= tick)
+        return bool(self.until[wide(windows.link[slot, BUNCH]) & 1, row] <= tick)

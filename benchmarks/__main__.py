@@ -1,0 +1,151 @@
+"""Measure everything, write benchmarks/results.json, and rewrite the tables made from it (`make bench`).
+
+Every figure that matters is a ratio inside one run: the machine, its noise and its compiler are the same above and
+below the line.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+import penstock as pen
+from benchmarks import bare, loops, tables
+from benchmarks.cases import BATCH, Case, best, cases, engine_pairs
+from penstock.streams.workloads import uniform
+
+RESULTS = Path(__file__).with_name("results.json")
+POLICIES = ("rand", "oldest", "prob", "life")
+GROWTH = (10**3, 10**4, 10**5, 10**6)
+GROUPED_BATCHES = (10_000, 50_000)
+
+
+def rows_of(case: Case) -> int:
+    """Return the rows of both sides together."""
+    return case.left.num_rows + case.right.num_rows
+
+
+def part(case: Case, rows: int) -> Case:
+    """Return the beginning of a case."""
+    return case._replace(left=case.left[:rows], right=case.right[:rows])
+
+
+def measure_bare(case: Case, pairs: Any) -> dict[str, float]:
+    """Time the bare joins, after compiling them."""
+    short, whole = part(case, 1000).arrays(), case.arrays()
+    bare.chains(*short, case.span, pairs)
+    bare.grouped(*short, case.span, pairs)
+    found = {"chains": best(lambda: bare.chains(*whole, case.span, pairs))[0]}
+    for batch in GROUPED_BATCHES:
+        found[f"grouped {batch}"] = best(lambda batch=batch: bare.grouped(*whole, case.span, pairs, batch))[0]
+    return found
+
+
+def measure_engine(case: Case, pairs: Any) -> dict[str, float]:
+    """Time the exact engine and the policies at half memory on arrays, as the bare joins are."""
+    found = {}
+    engine_pairs(part(case, 3 * BATCH), pairs)
+    found["exact"] = best(lambda: engine_pairs(case, pairs))[0]
+    for policy in POLICIES:
+        bounded = {"memory": case.span, "policy": policy}
+        engine_pairs(part(case, 3 * BATCH), pairs, **bounded)
+        found[policy] = best(lambda bounded=bounded: engine_pairs(case, pairs, **bounded), times=3)[0]
+    return found
+
+
+def measure_loops(case: Case) -> dict[str, Any]:
+    """Time the exact join from Arrow batches to Arrow tables, beside DuckDB and Polars in a loop."""
+
+    def penstock_loop(left: pa.Table, right: pa.Table, span: int) -> int:
+        op = pen.Join(on="key", time="ts", window=span, ledger="off")
+        return sum(
+            op.push(left=left.slice(at, BATCH), right=right.slice(at, BATCH)).num_rows
+            for at in range(0, left.num_rows, BATCH)
+        )
+
+    found: dict[str, Any] = {}
+    pairs = set()
+    for name, loop in (
+        ("penstock", penstock_loop),
+        ("duckdb", loops.duckdb_loop),
+        ("polars", loops.polars_loop),
+    ):
+        short = part(case, 3 * BATCH)
+        loop(short.left, short.right, case.span)
+        wall, cpu = best(lambda loop=loop: pairs.add(loop(case.left, case.right, case.span)), times=3)
+        found[name] = {"wall": wall, "cpu": cpu}
+    assert len(pairs) == 1, pairs
+    return found
+
+
+def measure_growth() -> list[dict[str, Any]]:
+    """Time policies on one stream while window and memory grow together (memory = half of what exact needs)."""
+    rows = 2 * 10**6
+    streams = uniform(rows, keys=10**6, seed=3)
+    pairs = np.full((2, 4 * rows), -1, np.int64)
+    found = []
+    for policy in POLICIES[:3]:
+        for memory in GROWTH:
+            case = Case("growth", streams.left, streams.right, memory)
+            bounded = {"memory": memory, "policy": policy}
+            engine_pairs(part(case, 3 * BATCH), pairs, **bounded)
+            wall, _ = best(lambda case=case, bounded=bounded: engine_pairs(case, pairs, **bounded), times=2)
+            found.append({"policy": policy, "memory": memory, "ns_per_tuple": 1e9 * wall / (2 * rows)})
+    return found
+
+
+def measure_memory() -> list[dict[str, Any]]:
+    """Measure resident memory in child processes of their own."""
+    found = []
+    for policy in ("prob", "rand"):
+        for span in (10**6, 10**7):
+            command = [sys.executable, "-m", "benchmarks.memory", policy, str(span)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            found.append(json.loads(done.stdout))
+    return found
+
+
+def main() -> None:
+    """Run the benchmarks."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=["joins", "growth", "memory"], help="measure one part, keep the rest")
+    only = parser.parse_args().only
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() and only else {}
+    results["machine"] = {
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "numba": numba.__version__,
+        "numpy": np.__version__,
+        "pyarrow": pa.__version__,
+    }
+    if only in {None, "joins"}:
+        pairs = np.full((2, 20_000_000), -1, np.int64)
+        results["joins"] = {}
+        for case in cases():
+            print(f"joins: {case.name}", flush=True)
+            results["joins"][case.name] = {
+                "rows": rows_of(case),
+                "bare": measure_bare(case, pairs),
+                "engine": measure_engine(case, pairs),
+                "loops": measure_loops(case),
+            }
+    if only in {None, "growth"}:
+        print("growth", flush=True)
+        results["growth"] = measure_growth()
+    if only in {None, "memory"}:
+        print("memory", flush=True)
+        results["memory"] = measure_memory()
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    tables.write_all()
+    print(tables.speed_table(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The workloads of the benchmarks, and how a bare join and the engine are driven over them."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.operator import settings_of
+from penstock.engine.settings import Bound
+from penstock.streams.intake import NO_FLOATS, NO_INTS, Intake, Side
+from penstock.streams.workloads import uniform, zipf
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ROWS = 10**6
+BATCH = 10_000
+
+
+class Case(NamedTuple):
+    """Two streams, one row a tick each, and a window."""
+
+    name: str
+    left: pa.Table
+    right: pa.Table
+    span: int
+
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """Return left keys, left times, right keys, right times."""
+        sides = (self.left, self.right)
+        return tuple(table[name].to_numpy() for table in sides for name in ("key", "ts"))  # type: ignore[return-value]
+
+
+def cases(rows: int = ROWS) -> list[Case]:
+    """Sparse keys (uniform over 10**6, span 50,000) and dense keys (Zipf 1.0 over 10,000, span 500)."""
+    sparse = uniform(rows, keys=10**6, seed=1)
+    dense = zipf(rows, keys=10_000, skew=1.0, relation="correlated", seed=1)
+    return [Case("sparse", sparse.left, sparse.right, 50_000), Case("dense", dense.left, dense.right, 500)]
+
+
+def best(function: Callable[[], Any], *, times: int = 5) -> tuple[float, float]:
+    """Return the shortest wall time of several runs, and the CPU time of that run."""
+    runs = []
+    for _ in range(times):
+        wall, cpu = time.perf_counter(), time.process_time()
+        function()
+        runs.append((time.perf_counter() - wall, time.process_time() - cpu))
+    return min(runs)
+
+
+def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: Any) -> int:
+    """Run the engine on arrays, all of it but Arrow: order of arrival, windows, policy, counters, ledger.
+
+    Pairs of row numbers are written to `pairs`, as the bare joins do.
+    """
+    settings = settings_of({"on": "key", "time": "ts", "window": case.span, **arguments})
+    bound = Bound(settings, case.left.schema, case.right.schema)
+    core: Any = bound.core(bound.plan())
+    intake = Intake(0, by_rows=False)
+    left_keys, left_ts, right_keys, right_ts = case.arrays()
+    n = 0
+    exact = settings.memory is None
+    for at in range(0, left_ts.size, batch):
+        rows = slice(at, at + batch)
+        ready = intake.take(
+            (
+                Side(left_ts[rows], left_keys[rows], None, NO_INTS, NO_FLOATS),
+                Side(right_ts[rows], right_keys[rows], None, NO_INTS, NO_FLOATS),
+            )
+        )
+        if exact:
+            left, right = core.push(ready.batch, ready.code, pairs[:, n:])
+        else:
+            left, right = core.push(ready.batch, ready.code)
+            pairs[0, n : n + left.size] = left
+            pairs[1, n : n + left.size] = right
+        core.take_ledger()
+        n += left.size
+    return n

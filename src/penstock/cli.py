@@ -1,0 +1,663 @@
+"""The command line: turn words into arguments, call one function, show what it returns."""
+
+import json
+import math
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from penstock import __version__
+from penstock.errors import BudgetError, ColumnError, InputError, PenstockError, PolicyError, TimeError
+
+if TYPE_CHECKING:
+    from penstock.engine.demo import Demo, Moment
+    from penstock.policies.registry import Policy
+    from penstock.quality.books import Report
+
+FAILED, BROKEN = 2, 1  # exit codes: the input was wrong; the doctor found something
+STOPPED = (130, 143)  # exit codes after Ctrl-C and SIGTERM
+WIDE = 160  # columns where there is no terminal
+SPARKS = " ▁▂▃▄▅▆▇█"
+LIVE_SECONDS = 6.0
+
+app = typer.Typer(
+    name="penstock",
+    help="Join streams inside a fixed budget of memory: what matters least is given up, and counted.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Left = Annotated[Path, typer.Argument(metavar="LEFT", help="File of the left stream: .csv, .parquet or .arrow.")]
+Right = Annotated[Path, typer.Argument(metavar="RIGHT", help="File of the right stream.")]
+On = Annotated[str, typer.Option(help="Key columns: k, or k,k2, or left=right.", metavar="COLUMNS")]
+Time = Annotated[str, typer.Option(help="Time column: ts, or left=right.", metavar="COLUMN")]
+Window = Annotated[
+    str,
+    typer.Option(help='400 (ticks), "10 minutes", "400 rows", or one for each side: a,b.', metavar="SPAN"),
+]
+Lateness = Annotated[str, typer.Option(help="How late a row may be and still join.", metavar="SPAN")]
+Importance = Annotated[str | None, typer.Option(help="Column of importances: w, or left=right.", metavar="COLUMN")]
+Combine = Annotated[str, typer.Option(help="How two importances become one: min, sum, product, max, mean.")]
+PerKey = Annotated[int | None, typer.Option(help="Keep at most so many rows of one key and side.", metavar="ROWS")]
+Seed = Annotated[int, typer.Option(help="For policies that draw lots.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0: done; 1: the doctor found something; 2: an argument, a file or a batch was wrong, or a result could not
+    be written; 130 and 143: stopped by Ctrl-C or SIGTERM, and no partial file is left.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    as_json = "--json" in words
+    with _stoppable():
+        try:
+            code = app(words, prog_name="penstock", standalone_mode=False) or 0
+            sys.stdout.flush()
+        except PenstockError as error:
+            code = _complain(error, as_json=as_json)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else FAILED
+            if code in STOPPED:
+                _complain(InterruptedError("stopped; no partial file is left"), as_json=as_json)
+        except (BrokenPipeError, MemoryError) as error:
+            code = _complain(error, as_json=as_json)
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            code = _complain(error, as_json=as_json)  # standard output is full
+        except Exception as error:
+            if not hasattr(error, "format_message"):
+                raise
+            code = _complain(error, as_json=as_json)  # words that Typer does not take
+    return int(code)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into an exit, so that half-written files are removed on the way out."""
+
+    def stop(number: int, _frame: object) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)  # once is enough: the way out is not to be disturbed
+        raise SystemExit(128 + number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _complain(error: BaseException, *, as_json: bool) -> int:
+    """Say what went wrong, in one line or as JSON."""
+    say: Callable[[], str] = getattr(error, "format_message", lambda: str(error) or type(error).__name__)
+    message = " ".join(say().split())
+    details = {
+        "type": type(error).__name__,
+        "message": message,
+        **{name: str(getattr(error, name)) for name in ("argument", "got", "want", "path") if hasattr(error, name)},
+    }
+    try:
+        if as_json:
+            _answer({"error": details})
+        else:
+            print(f"penstock: {message}", file=sys.stderr)  # noqa: T201
+        sys.stdout.flush()
+    except OSError:  # nobody listens: not even the interpreter's last flush shall complain
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
+
+
+@app.callback(invoke_without_command=True)
+def _about(
+    *, version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False
+) -> None:
+    if version:
+        print(f"penstock {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.command()
+def join(  # noqa: PLR0913 - one parameter an option
+    left: Left,
+    right: Right,
+    *,
+    on: On,
+    time: Time,
+    window: Window,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the joined rows here: .csv, .parquet or .arrow.", metavar="FILE"),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Write what was shed here: .parquet or .arrow.", metavar="FILE")
+    ] = None,
+    memory: Annotated[
+        str, typer.Option(help='Rows kept over both sides, or bytes ("512MB"); none: exact.', metavar="SIZE")
+    ] = "none",
+    split: Annotated[
+        str, typer.Option(help="shared (one pool), fixed (half each), or left+right rows: 300+100.")
+    ] = "shared",
+    policy: Annotated[
+        str, typer.Option(help="Who is given up: name, or name:option=value,...", metavar="POLICY")
+    ] = "auto",
+    lateness: Lateness = "0",
+    importance: Importance = None,
+    combine: Combine = "min",
+    per_key: PerKey = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Join two files, streaming, inside a memory budget."""
+    from penstock.engine.operator import settings_of
+    from penstock.engine.replay import replay
+
+    settings = settings_of(
+        {
+            **_common(on, time, window, lateness, importance),
+            "memory": memory_of(memory),
+            "split": split_of(split),
+            "policy": policy_of(policy),
+            "combine": combine,
+            "per_key": per_key,
+            "seed": seed,
+        }
+    )
+    with _progress("joining") as progress:
+        done = replay(left, right, settings, out=out, ledger=ledger, progress=progress)
+    if as_json:
+        paths = {"left": left, "right": right, "out": out, "ledger": ledger}
+        first = {"first": done.first.to_pylist()} if out is None else {}
+        _answer({**done.report.to_dict(), "seconds": done.seconds, "paths": paths, **first})
+        return
+    screen = _screen()
+    if out is None and done.rows:
+        shown = (
+            f"The first {done.first.num_rows} of {done.rows:,} rows"
+            if done.rows > done.first.num_rows
+            else "The result"
+        )
+        names = done.first.column_names
+        screen.print(_table(shown, names, [list(row.values()) for row in done.first.to_pylist()]))
+    _show_report(screen, done.report)
+    arrivals = done.report.arrivals.total
+    screen.print(f"{done.seconds:.2f} s, {arrivals / max(done.seconds, 1e-9):,.0f} rows a second")
+    for what, path in (("joined rows", out), ("ledger", ledger)):
+        if path is not None:
+            screen.print(f"{what}: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def compare(  # noqa: PLR0913 - one parameter an option
+    left: Left,
+    right: Right,
+    *,
+    on: On,
+    time: Time,
+    window: Window,
+    policies: Annotated[
+        str, typer.Option(help="Policies to compare, also with options: rand,prob:statistics=window,exact.")
+    ],
+    memory: Annotated[str, typer.Option(help="Budgets to compare: 100,200 or 1MB,2MB.", metavar="SIZES")],
+    split: Annotated[str, typer.Option(help="Splits to compare: shared,fixed,300+100.")] = "shared",
+    count_from: Annotated[
+        str | None,
+        typer.Option(help="Count pairs from this time on: a tick, or 2025-01-31T12:00.", metavar="TIME"),
+    ] = None,
+    lateness: Lateness = "0",
+    importance: Importance = None,
+    combine: Combine = "min",
+    per_key: PerKey = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Score policies and budgets side by side, in one pass over two files."""
+    from penstock.engine import compare as comparing
+    from penstock.engine.operator import settings_of
+    from penstock.streams import files
+
+    given = _common(on, time, window, lateness, importance)
+    settings = settings_of({**given, "combine": combine, "per_key": per_key, "seed": seed})
+    contenders = policies_of(policies)
+    sizes = [memory_of(word) for word in memory.split(",")]
+    splits = [split_of(word) for word in split.split(",")]
+    start = None if count_from is None else moment_of(count_from)
+    tables = files.read(left), files.read(right)
+    with _progress("comparing") as progress:
+        scores = comparing.compare(
+            *tables,
+            settings,
+            policies=contenders,
+            memory=sizes,
+            splits=splits,
+            count_from=start,
+            progress=progress,
+        )
+    if as_json:
+        _answer({"scores": scores.to_pylist(), "paths": {"left": left, "right": right}})
+    else:
+        _screen().print(_scores(scores, "Pairs found", importance=importance is not None))
+
+
+@app.command()
+def warmup(*, as_json: AsJson = False) -> None:
+    """Compile every kernel now, so that no later run has to wait for that."""
+    begin = time.perf_counter()
+    from penstock.engine import warmup as warming
+
+    done = _warm(warming.names())
+    total = time.perf_counter() - begin
+    if as_json:
+        _answer({"folder": done.folder, "seconds": done.seconds, "total": total})
+        return
+    screen = _screen()
+    rows = [[name, f"{seconds:.2f}"] for name, seconds in done.seconds.items()]
+    screen.print(_table("Kernels", ["policy", "seconds"], rows))
+    screen.print(f"ready in {total:.1f} s; kept in {done.folder}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def doctor(*, as_json: AsJson = False) -> None:
+    """Look at the machine and the installation, and say what is wrong."""
+    from penstock.engine.doctor import examine
+
+    findings = examine()
+    fine = all(finding.fine for finding in findings)
+    if as_json:
+        _answer({"fine": fine, "version": __version__, "findings": [finding.to_dict() for finding in findings]})
+    else:
+        screen = _screen()
+        rows = [["ok" if finding.fine else "WRONG", finding.name, finding.found] for finding in findings]
+        screen.print(_table(f"Penstock {__version__}", ["", "", "found"], rows))
+        for finding in findings:
+            if not finding.fine:
+                screen.print(f"{finding.name}: {finding.advice}", markup=False, highlight=False, soft_wrap=True)
+        if fine:
+            screen.print("all well")
+    if not fine:
+        raise typer.Exit(BROKEN)
+
+
+@app.command()
+def demo(
+    *,
+    rows: Annotated[int, typer.Option(help="Rows on each side.")] = 200_000,
+    memory: Annotated[str, typer.Option(help='The budget: rows, or bytes ("1MB").', metavar="SIZE")] = "2000",
+    seed: Annotated[int, typer.Option(help="Of the two streams.")] = 0,
+    policy: Annotated[str, typer.Option(help="Who is given up: name, or name:option=value,...")] = "auto",
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="How long the streams take to arrive; default 6 on a terminal, else 0."),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Where it runs: embedded.")] = "embedded",
+    as_json: AsJson = False,
+) -> None:
+    """Watch a join of two live streams survive a surge, and see what the budget cost."""
+    if engine != "embedded":
+        raise InputError("engine", repr(engine), 'give "embedded"')
+    from penstock.engine import demo as showing
+    from penstock.engine import warmup as warming
+    from penstock.policies.registry import resolve
+
+    chosen, budget = resolve(policy_of(policy)), memory_of(memory)
+    if budget is None:
+        raise BudgetError("memory", repr(memory), "give the demo a budget, e.g. 2000")
+    screen = _screen()
+    live = screen.is_terminal and not as_json
+    pace = (LIVE_SECONDS if live else 0.0) if seconds is None else seconds
+    showing.checked(rows=rows, memory=budget, seed=seed, policy=chosen, seconds=pace)
+    wanted = dict.fromkeys(name for name in (warming.name_of(chosen), *showing.RIVALS) if name is not None)
+    cold = [name for name in wanted if not warming.is_warm(name)]
+    begin = time.perf_counter()
+    _warm(list(wanted))
+    if cold and not as_json:
+        screen.print(f"compiled for the first time in {time.perf_counter() - begin:.0f} s; later runs start at once")
+    display = _Display(screen, rows=rows, memory=memory, window=showing.WINDOW, policy=str(chosen)) if live else None
+    with display or nullcontext():
+        shown = showing.demo(
+            rows=rows,
+            memory=budget,
+            seed=seed,
+            policy=chosen,
+            seconds=pace,
+            watch=None if display is None else display.show,
+        )
+    if as_json:
+        _answer(shown.to_dict())
+    else:
+        _show_demo(screen, shown)
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def _common(on: str, time: str, window: str, lateness: str, importance: str | None) -> dict[str, Any]:
+    return {
+        "on": on_of(on),
+        "time": pair_of("time", time),
+        "window": window_of(window),
+        "lateness": span_of(lateness),
+        "importance": None if importance is None else pair_of("importance", importance),
+    }
+
+
+def on_of(word: str) -> Any:
+    """Return what `on=` takes: "k", ["k", "k2"], ("l", "r") or [("l", "r"), ...]."""
+    columns = [pair_of("on", part) for part in word.split(",")]
+    if any(isinstance(column, str) for column in columns) and any(isinstance(column, tuple) for column in columns):
+        raise ColumnError("on", repr(word), "write left=right for every column, or for none")
+    return columns[0] if len(columns) == 1 else columns
+
+
+def pair_of(argument: str, word: str) -> str | tuple[str, str]:
+    """Return a column name, or one for each side from "left=right"."""
+    parts = word.split("=")
+    if len(parts) > 2 or not all(parts):
+        raise ColumnError(argument, repr(word), "write a column name, or left=right")
+    return (parts[0], parts[1]) if len(parts) == 2 else word
+
+
+def window_of(word: str) -> Any:
+    """Return what `window=` takes: a span, or a pair of them from "a,b"."""
+    parts = [span_of(part) for part in word.split(",")]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def span_of(word: str) -> Any:
+    """Return ticks, rows or a span of time."""
+    from penstock.streams.times import Rows
+
+    number = _whole(word)
+    if number is not None:
+        return number
+    rows = re.fullmatch(r"\s*(.*?)\s*rows?\s*", word)
+    count = _whole(rows[1]) if rows else None
+    return word.strip() if count is None else Rows(count)
+
+
+def memory_of(word: str) -> int | str | None:
+    """Return what `memory=` takes: rows, bytes, or None."""
+    number = _whole(word)
+    if number is not None:
+        return number
+    return None if word.strip().lower() == "none" else word
+
+
+def split_of(word: str) -> str | tuple[int, ...]:
+    """Return what `split=` takes; "300+100" is (300, 100)."""
+    parts = [_whole(part) for part in re.split(r"[+,]", word)]
+    numbers = tuple(part for part in parts if part is not None)
+    return numbers if len(numbers) == len(parts) > 1 else word
+
+
+def policy_of(word: str) -> "str | Policy":
+    """Return what `policy=` takes, from "name" or "name:option=value,..."."""
+    name, colon, rest = word.partition(":")
+    if not colon:
+        return word
+    from penstock.policies import registry
+
+    options: dict[str, object] = {}
+    for option in rest.split(","):
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise PolicyError("policy", repr(word), "write name:option=value,option=value")
+        number = _whole(value)
+        options[key.strip()] = value.strip() if number is None else number
+    return registry.policy(name, **options)
+
+
+def policies_of(words: str) -> "list[str | Policy]":
+    """Return a list of policies; a part with "=" but no name belongs to the policy before it."""
+    found: list[str] = []
+    for word in words.split(","):
+        if "=" in word and ":" not in word and found:
+            found[-1] += f",{word}"
+        else:
+            found.append(word)
+    return [policy_of(word.strip()) for word in found]
+
+
+def moment_of(word: str) -> int | datetime:
+    """Return a tick, or a date and time."""
+    number = _whole(word)
+    if number is not None:
+        return number
+    try:
+        return datetime.fromisoformat(word)
+    except ValueError as error:
+        raise TimeError("count_from", repr(word), "give a tick, or a time such as 2025-01-31T12:00") from error
+
+
+def _whole(word: str) -> int | None:
+    try:
+        return int(word)
+    except ValueError:
+        return None
+
+
+# --- screen -------------------------------------------------------------------------------------------------
+
+
+def _answer(document: object) -> None:
+    """Print one JSON document."""
+    print(json.dumps(_plain(document), indent=2, allow_nan=False))  # noqa: T201
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON holds; what it does not hold becomes a string, and NaN becomes null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _screen() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDE)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar on the terminal, on standard error, and nothing in a pipe."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[count]}"),
+    )
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task: TaskID = bar.add_task("loading kernels (a first run compiles them)", total=None, count="")
+
+        def show(done: int, total: int | None) -> None:
+            bar.update(task, description=what, completed=done, total=total, count=f"{done:,} rows")
+
+        yield show
+
+
+def _warm(chosen: Sequence[str]) -> Any:
+    """Compile or load kernels, with a bar on the terminal."""
+    from penstock.engine import warmup as warming
+
+    console = Console(stderr=True)
+    cold = [name for name in chosen if not warming.is_warm(name)]
+    what = f"compiling {len(cold)} kernels, once: later runs start at once" if cold else "loading kernels"
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=len(chosen))
+        return warming.warm(chosen, tell=lambda _name, _seconds, done, _total: bar.update(task, completed=done))
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Lay out a table; numbers stand to the right."""
+    table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
+    for at, name in enumerate(names):
+        numbers = bool(rows) and all(isinstance(row[at], int | float) or _is_number(row[at]) for row in rows)
+        table.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    return table
+
+
+def _is_number(cell: object) -> bool:
+    return cell is None or bool(re.fullmatch(r"-?[0-9][0-9,.]*( ?%)?", str(cell)))
+
+
+def _show_report(screen: Console, report: "Report") -> None:
+    shed = [(f"shed ({reason})", count) for reason, count in report.shed.items() if count.total]
+    books = [("arrivals", report.arrivals), ("live", report.live), ("expired", report.expired), *shed]
+    rows = [[name, *(f"{count:,}" for count in (*sides, sides.total))] for name, sides in books]
+    screen.print(_table(f"Policy {report.policy}", ["rows", "left", "right", "both"], rows))
+    facts = [f"{report.pairs:,} pairs"]
+    if report.importance is not None:
+        facts.append(f"importance {report.importance:,.6g}")
+    if report.recall is not None:
+        facts.append(f"recall {report.recall.mid:.1%}")
+    facts.append(f"holding {report.memory_rows:,} rows, {report.memory_bytes / 1e6:,.1f} MB")
+    screen.print(", ".join(facts))
+
+
+def _scores(scores: Any, title: str, *, importance: bool) -> Table:
+    names = [
+        "policy",
+        "split",
+        "memory",
+        "pairs",
+        *(["importance"] if importance else []),
+        "share of exact",
+        "seconds",
+    ]
+    rows = []
+    for score in scores.to_pylist():
+        share = "" if score["share_of_exact"] is None else f"{score['share_of_exact']:.1%}"
+        worth = [f"{score['importance']:,.6g}"] if importance else []
+        size = f"{score['memory']:,}" if isinstance(score["memory"], int) else score["memory"]
+        size = "" if score["policy"] == "exact" else size
+        rows.append(
+            [
+                score["policy"],
+                score["split"],
+                size,
+                f"{score['pairs']:,}",
+                *worth,
+                share,
+                f"{score['seconds']:.3f}",
+            ]
+        )
+    return _table(title, names, rows)
+
+
+def _show_demo(screen: Console, shown: "Demo") -> None:
+    _show_report(screen, shown.report)
+    size = f"{shown.memory:,} rows" if isinstance(shown.memory, int) else shown.memory
+    arrivals = shown.report.arrivals.total
+    screen.print(
+        f"recall {shown.recall:.1%}: {shown.report.pairs:,} of the exact join's {shown.exact_pairs:,} pairs\n"
+        f"budget {size}: held at most {shown.held_rows:,} rows, those of the open tick included; "
+        f"an exact join needs {shown.exact_rows:,}"
+    )
+    speed = arrivals / max(shown.busy, 1e-9)
+    screen.print(f"{arrivals:,} rows took the join {shown.busy:.2f} s: {speed:,.0f} a second")
+    rows = [
+        [
+            score["policy"],
+            f"{score['pairs']:,}",
+            f"{score['share_of_exact'] or 0:.1%}",
+            _bar(score["share_of_exact"] or 0),
+        ]
+        for score in shown.comparison.to_pylist()
+    ]
+    screen.print(
+        _table(f"The same streams on the same budget ({size})", ["policy", "pairs", "share of exact", ""], rows)
+    )
+
+
+def _bar(share: float) -> str:
+    return "█" * round(30 * share) or "▏"
+
+
+class _Display:
+    """The demo while it runs, drawn anew at every moment."""
+
+    def __init__(self, screen: Console, *, rows: int, memory: str, window: int, policy: str) -> None:
+        self._title = f"Two streams of {rows:,} rows, a window of {window:,} ticks, memory {memory}, policy {policy}"
+        self._live = Live(console=screen, refresh_per_second=12, transient=True)
+        self._moments: list[tuple[float, float, float]] = []
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.__exit__(*error)  # type: ignore[arg-type]
+
+    def show(self, moment: "Moment") -> None:
+        """Draw a moment."""
+        report = moment.report
+        shed = sum(count.total for count in report.shed.values())
+        self._moments.append((moment.rows_per_second, report.memory_rows, shed))
+        lines = zip(
+            ("arriving", "held", "shed"),
+            zip(*self._moments, strict=True),
+            (
+                f"{moment.rows_per_second:,.0f} rows a second",
+                f"{report.memory_rows:,} rows",
+                f"{shed:,} rows so far",
+            ),
+            strict=True,
+        )
+        table = Table.grid(padding=(0, 2))
+        for name, values, now in lines:
+            table.add_row(name, Text(sparks(values, 40), style="cyan"), now)
+        table.add_row("pairs", "", f"{report.pairs:,}")
+        state = Text("  SURGE" if moment.surging else "  calm", style="bold red" if moment.surging else "green")
+        bar = Table.grid()
+        bar.add_row(
+            ProgressBar(moment.total, moment.done, width=50),
+            f" {moment.done / max(moment.total, 1):4.0%}",
+            state,
+        )
+        self._live.update(Group(Text(self._title, style="bold"), bar, table))
+
+
+def sparks(values: Sequence[float], width: int) -> str:
+    """Draw numbers as a line of bars, the largest one full."""
+    top = max(values, default=0) or 1
+    groups = [values[len(values) * at // width : len(values) * (at + 1) // width] for at in range(width)]
+    means = [sum(group) / len(group) for group in groups if group]
+    return "".join(SPARKS[math.ceil(mean / top * (len(SPARKS) - 1))] for mean in means)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

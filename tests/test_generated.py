@@ -1,0 +1,51 @@
+"""Compare what is generated with what is written: `make docs` mends it."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks import registry_tables
+
+from documents import ROOT
+from penstock.policies.registry import Entry, entries
+
+KNOWN = {"das2003", "dual2006", "gedik2007", "importance2006", "golab2003"}
+OWN = [entry for entry in entries() if entry.own]
+
+
+def test_the_policy_table_is_the_registry() -> None:
+    want = registry_tables.policy_table()
+    assert want == registry_tables.between(ROOT / "README.md", "policies")[1]
+
+
+def test_the_table_of_papers_is_registry_and_tests() -> None:
+    want = registry_tables.papers_table()
+    assert want == registry_tables.between(ROOT / "docs" / "papers.md", "papers")[1]
+
+
+def test_the_generator_knows_every_paper() -> None:
+    assert set(registry_tables.PAPERS) == KNOWN
+
+
+@pytest.mark.parametrize("entry", OWN, ids=lambda entry: str(entry.name))
+def test_every_policy_names_a_known_paper_or_is_a_baseline(entry: Entry) -> None:
+    assert entry.paper in KNOWN | {registry_tables.BASELINE}
+
+
+@pytest.mark.parametrize("entry", OWN, ids=lambda entry: str(entry.name))
+def test_every_policy_of_a_paper_says_where_the_paper_has_it(entry: Entry) -> None:
+    where = registry_tables.section(entry)
+    assert entry.paper == registry_tables.BASELINE or where.startswith("§")
+
+
+@pytest.mark.parametrize("paper", sorted({entry.paper for entry in OWN} & KNOWN))
+def test_every_paper_in_use_has_tested_claims(paper: str) -> None:
+    assert list(registry_tables.claims(paper))
+
+
+def test_a_table_is_put_between_its_markers_and_nowhere_else(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("above\n<!-- it:begin -->\nold\n<!-- it:end -->\nbelow\n", encoding="utf-8")
+    registry_tables.write(path, "it", "new")
+    assert path.read_text(encoding="utf-8") == "above\n<!-- it:begin -->\nnew\n<!-- it:end -->\nbelow\n"
+    with pytest.raises(ValueError, match="other:begin"):
+        registry_tables.write(path, "other", "new")
