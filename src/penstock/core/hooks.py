@@ -10,6 +10,7 @@ policy must have ``score``; one that does not rank must have ``victim``; the res
 - ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
 - ``due(windows, slot, tick) -> bool``: whether the tuple with the smallest score leaves now, budget or not.
 - ``arrive(side, code, clock) -> None``: a tuple arrived whose key has this code.
+- ``foresee(code) -> None``: a tuple whose key has this code is soon to come; a chance to ask for memory.
 - ``forget(side, clock) -> (bool, int)``: whether a key lost weight because time passed, and its code (asked again
   until there is none).
 
@@ -116,6 +117,17 @@ def arrive(policy: Any, side: int, code: int, clock: int) -> None:
 @overload(arrive)
 def _arrive(policy: Any, side: Any, code: Any, clock: Any) -> Any:  # noqa: ARG001
     return getattr(traits(policy), "arrive", lambda policy, side, code, clock: None)  # noqa: ARG005
+
+
+def foresee(policy: Any, code: int) -> None:
+    """Tell a policy that a key is soon to come."""
+    if hasattr(policy, "foresee"):
+        policy.foresee(code)
+
+
+@overload(foresee)
+def _foresee(policy: Any, code: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "foresee", lambda policy, code: None)  # noqa: ARG005
 
 
 def forget(policy: Any, side: int, clock: int) -> tuple[bool, int]:

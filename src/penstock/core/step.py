@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from penstock.core.heap import Heap, entered, least, lowered, settle
-from penstock.core.hooks import arrive, due, forget, ranks, victim
+from penstock.core.hooks import arrive, due, foresee, forget, ranks, victim
 from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
@@ -350,9 +350,10 @@ def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i
 
 
 @part
-def look_ahead(windows: Windows, batch: Batch, i: int) -> None:
+def look_ahead(policy: Any, windows: Windows, batch: Batch, code: Ints, i: int) -> None:
     """Ask for the memory that rows soon to come will touch."""
     if i + FAR_AHEAD < batch.key.size:
+        foresee(policy, code[i + FAR_AHEAD])
         prefetch(windows.runs, 2 * wide(batch.key[i + FAR_AHEAD]))
     if i + NEAR_AHEAD < batch.key.size:
         other = 2 * wide(batch.key[i + NEAR_AHEAD]) + 1 - batch.side[i + NEAR_AHEAD]
@@ -391,7 +392,7 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
     i = begin
     while i < batch.key.size:
         if large:
-            look_ahead(windows, batch, i)
+            look_ahead(policy, windows, batch, code, i)
         if batch.tick[i] > marks[TICK]:
             if marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
                 why = LEDGER_FULL

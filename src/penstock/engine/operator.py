@@ -1,6 +1,8 @@
 """The push operator: batches of rows in, joined rows out, with a report, a ledger and a state."""
 
 import json
+import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -11,12 +13,13 @@ from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASO
 from penstock.core.windows import Floats, Ints
 from penstock.engine import saving
 from penstock.engine.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
-from penstock.errors import BudgetError, InputError, SchemaError, StateError, WindowError
+from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.quality.books import Estimate, Report, Sides
 from penstock.streams.intake import NO_INTS, Intake, Ready, Waiting
 from penstock.streams.payload import Payload
 
 VERSION = 1  # of the saved state
+BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 NO_LATE: Ints = np.empty((0, 3), np.int64)
 COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "min": np.minimum,
@@ -289,7 +292,11 @@ class Join:
             exact_estimate=known,
             recall=Estimate(1.0, 1.0, 1.0) if exact else None,
             memory_rows=live.total,
-            memory_bytes=sum(payload.nbytes for payload in self._payload) + ROW_BYTES * live.total,
+            memory_bytes=sum(
+                payload.nbytes * held // max(payload.stored, 1)
+                for payload, held in zip(self._payload, live, strict=True)
+            )
+            + ROW_BYTES * live.total,
             comparisons=int(counts[COMPARISONS]),
         )
 
@@ -370,11 +377,16 @@ class Join:
         """
         try:
             meta = json.loads(state["meta"])
-            version = meta["version"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError("state", "something else", "give what state_dict() returned") from error
-        if version != VERSION:
-            raise StateError("state", f"version {version}", f"this Penstock reads version {VERSION}")
+            if meta["version"] != VERSION:
+                raise StateError("state", f"version {meta['version']}", f"this Penstock reads version {VERSION}")
+            return cls._restored(meta, state)
+        except BROKEN as error:
+            if isinstance(error, PenstockError):
+                raise
+            raise StateError("state", "something else", "give what state_dict() returned, whole") from error
+
+    @classmethod
+    def _restored(cls, meta: dict[str, Any], state: dict[str, bytes]) -> Self:
         schemas = [
             saving.from_ipc(state[f"schema_{name}"]).schema if f"schema_{name}" in state else None for name in SIDES
         ]

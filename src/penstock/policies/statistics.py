@@ -3,7 +3,9 @@
 Four sources (das2003 §3.3.1 leaves the choice open):
 
 - *decayed* (the default): counts that lose half their weight every ``half_life``. Needs no log of arrivals,
-  follows drift, and forgets what no longer comes.
+  follows drift, and forgets what no longer comes. The default half-life is two spans: on stationary Zipf keys that
+  is within half a per cent of all of history (which is best there), and where popular keys change every two spans
+  it keeps 2-8 % more pairs than history; shorter ones gain less there than they lose on rare keys.
 - *history*: counts over everything that came.
 - *window*: counts over the last span of arrivals, shed ones included.
 - a given table: the generating distribution, or any other forecast. The papers' figures use this; it is
@@ -19,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.core.jit import kernel, part, wide
+from penstock.core.jit import kernel, part, prefetch, wide
 from penstock.core.rng import mixed
 from penstock.core.windows import Floats, Ints
 from penstock.errors import PolicyError
@@ -28,7 +30,7 @@ from penstock.policies.registry import Option, Setting
 COUNTED, WINDOW, GIVEN = 0, 1, 2
 CELLS = 1 << 16
 STRETCH = 8
-HALF_LIVES = 4  # in spans
+HALF_LIVES = 2  # in spans
 NAMES = ("decayed", "history", "window")
 RESCALE = 512.0
 
@@ -164,6 +166,14 @@ def cell_for(statistics: Statistics, code: int) -> int:
         if weight == 0.0:
             break
     return best
+
+
+@part
+def foresee(statistics: Statistics, code: int) -> None:
+    """Ask for the cells of a key that is soon to come."""
+    start = wide(mixed(np.uint64(code)) & np.uint64(statistics.code.size - 1))
+    prefetch(statistics.code, start)
+    prefetch(statistics.seen, start)
 
 
 @part

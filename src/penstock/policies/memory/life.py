@@ -47,3 +47,7 @@ class Life(NamedTuple):
     def forget(self, side: int, clock: int) -> tuple[bool, int]:
         """Forget an arrival that left the window."""
         return stats.age(self.statistics, side, clock)
+
+    def foresee(self, code: int) -> None:
+        """Ask for the counts of a key that is soon to come."""
+        stats.foresee(self.statistics, code)
