@@ -75,8 +75,9 @@ def claims(paper: str) -> Iterator[tuple[str, list[str], str]]:
         return
     tree = ast.parse(path.read_text(encoding="utf-8"))
     words = Vocabulary(tree)
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for node in sorted(functions, key=lambda node: node.lineno):
+        if node.name.startswith("test_"):
             written = (ast.get_docstring(node) or node.name.removeprefix("test_").replace("_", " ")).splitlines()[0]
             yield written.rstrip("."), words.modules(node), f"[`{node.name}`](../tests/papers/{path.name})"
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from documents import ROOT, examples
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])

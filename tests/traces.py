@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
-from oracles import Arrival, Ident, Kind, Pair
+from oracles import Arrival, Ident, Kind, Pair, numbered
 
 import penstock as pen
 
@@ -215,3 +215,26 @@ def window(spans: tuple[int, int], kind: Kind) -> Any:
     """Write a window as a user does."""
     left, right = (span if kind == "time" else pen.rows(span) for span in spans)
     return left if spans[0] == spans[1] else (left, right)
+
+
+def held_after_ticks(join: pen.Join, trace: Sequence[Arrival]) -> list[Ident]:
+    """Return the rows held from closed ticks, given the trace so far: the open tick is outside the budget."""
+    rows = numbered(list(trace))
+    newest = max((row.ts for row in rows), default=0)
+    times = {(row.side, row.row): row.ts for row in rows}
+    waiting = join._intake.waiting
+    queue = set(zip(waiting.side.tolist(), waiting.row.tolist(), strict=True))
+    lateness = join.bound.lateness
+    arrived = {}  # when a row came, which for a late row is not its own time
+    reached = None
+    for row in rows:
+        reached = row.ts if reached is None else max(reached, row.ts)
+        arrived[row.side, row.row] = row.ts if join.bound.by_rows else reached
+    bar = newest - lateness if join.bound.by_rows else newest
+    return [ident for ident in live_rows(join) if ident in times and ident not in queue and arrived[ident] < bar]
+
+
+def bytes_of(ident: Ident) -> int:
+    """Count what a row of a `weighty_table` weighs: its Arrow bytes, and 96 for the join's own books."""
+    words, offset, note = 4 * 8, 4, 7 * ident[1] % 41
+    return words + offset + note + 96

@@ -22,6 +22,8 @@ from penstock.core.step import (
     DONE,
     EXPIRED,
     FAR_AHEAD,
+    NO_INTS,
+    NO_ROWS,
     PAIRS,
     PAIRS_FULL,
     Batch,
@@ -296,6 +298,11 @@ class ExactJoin:
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
         self._chained = True  # whether the chains of the rings are up to date
 
+    def warm(self) -> None:
+        """Compile or load the kernels before they are needed."""
+        step_exact(self.rings, self.plan, NO_ROWS, NO_INTS, self._pairs, np.zeros(3, np.int64))
+        join_grouped(self.rings, self.plan, NO_ROWS, NO_INTS, room_for(1), self._pairs)
+
     def push(self, batch: Batch, code: Ints, into: Ints | None = None) -> tuple[Ints, Ints]:
         """Take a batch and return the row numbers of its pairs, left and right, as good until the next call.
 
@@ -345,18 +352,16 @@ class ExactJoin:
         expire_both(self.rings, clock - self.plan.span)
         self.counts[EXPIRED : EXPIRED + 2] += self.rings.ends[:, LOW] - before
 
-    def close(self) -> None:
-        """End the open tick."""
-        if self.rings.tick[0] != NO_TICK:
-            self._expire(self._clock + self.plan.ahead)
-
     def advance(self, to: int) -> None:
         """End every tick before `to`."""
         if to > self.rings.tick[0]:
-            self.rings.tick[0] = to
-            if not self.plan.by_rows:
-                self._clock[:] = to
-                self._expire(self._clock)
+            self.reach(to - 1, np.full(2, to - 1))
+
+    def reach(self, tick: int, clock: Ints) -> None:
+        """End every tick up to this one, with these clocks."""
+        self.rings.tick[0] = max(tick, self.rings.tick[0])
+        self._clock[:] = clock
+        self._expire(clock + self.plan.ahead)
 
     def _reserve(self, rows: int) -> None:
         """Make room for so many more rows of each side."""

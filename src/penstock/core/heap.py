@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from penstock.core.hooks import ranks, scale, score
 from penstock.core.jit import borrowed, kernel, outlined, overload, part, uncached, wide
-from penstock.core.windows import ALIVE, BUNCH, CLOCK, POS, ROW, SLOTS, Floats, Ints, Windows, first
+from penstock.core.windows import ALIVE, BUNCH, CLOCK, POS, ROW, SLOTS, Floats, Ints, Windows, first, moment_of
 
 SHIFT = 2
 FAN = 1 << SHIFT
@@ -31,7 +31,7 @@ NOBODY = -1
 NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
 # columns of `tag` and `idle`
-BORN, NUMBER, LEAF = 0, 1, 2
+BORN, NUMBER, LEAF, MOMENT = 0, 1, 2, 3
 # columns of `marks`
 SIZE, START, WAITING = 0, 1, 2
 
@@ -40,10 +40,10 @@ class Heap(NamedTuple):
     """The heaps of both sides; the entry at place 0 goes first."""
 
     worth: Floats  # (side, place)
-    tag: Ints  # (side, place, BORN..LEAF)
+    tag: Ints  # (side, place, BORN..MOMENT)
     sure: Ints  # (side, place) -> first clock at which to look again; one place where scores stand still
-    idle: Ints  # (side, ring, BORN..LEAF) -> leaves worth nothing, the oldest first
-    queued: npt.NDArray[Any]  # (side, leaf) -> how many entries it has, in heap and queue
+    idle: Ints  # (side, ring, BORN..MOMENT) -> leaves worth nothing, the oldest first
+    queued: npt.NDArray[Any]  # (side, leaf) -> how many entries it has in heap and queue that may be trusted
     marks: Ints  # (side, SIZE..WAITING)
     span: Ints  # per side
 
@@ -52,9 +52,9 @@ def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
     """Return heaps without entries, with room for so many on each side."""
     return Heap(
         worth=np.empty((2, entries)),
-        tag=np.empty((2, entries, 3), np.int64),
+        tag=np.empty((2, entries, 4), np.int64),
         sure=np.empty((2, entries if fading else 1), np.int64),
-        idle=np.empty((2, entries, 3), np.int64),
+        idle=np.empty((2, entries, 4), np.int64),
         queued=np.zeros((2, leaves), np.int32),
         marks=np.zeros((2, 3), np.int64),
         span=span,
@@ -94,7 +94,7 @@ def swap(heap: Heap, side: int, place: int, other: int) -> None:
     worth = heap.worth[side, place]
     heap.worth[side, place] = heap.worth[side, other]
     heap.worth[side, other] = worth
-    for column in range(3):
+    for column in range(4):
         value = heap.tag[side, place, column]
         heap.tag[side, place, column] = heap.tag[side, other, column]
         heap.tag[side, other, column] = value
@@ -138,15 +138,11 @@ def sink(heap: Heap, side: int, clock: int, place: int) -> None:
 
 
 @outlined
-def add(heap: Heap, side: int, clock: int, worth: float, born: int, row: int, leaf: int) -> None:
-    """Put an entry into the heap, which has room for it."""
+def add(heap: Heap, side: int, clock: int) -> None:
+    """Take the entry written behind the last one into the heap."""
     heap = borrowed(heap)
     place = heap.marks[side, SIZE]
     heap.marks[side, SIZE] = place + 1
-    heap.worth[side, place] = worth
-    heap.tag[side, place, BORN] = born
-    heap.tag[side, place, NUMBER] = row
-    heap.tag[side, place, LEAF] = leaf
     if fades(heap):
         heap.sure[side, place] = NEVER
     now = present(heap, side, clock, place)
@@ -275,6 +271,15 @@ def truth(policy: Any, windows: Windows, side: int, slot: int) -> float:
 
 
 @part
+def label(windows: Windows, tag: Ints, leaf: int, slot: int) -> None:
+    """Write who plays for a leaf."""
+    tag[BORN] = windows.stamp[slot, POS]
+    tag[NUMBER] = windows.stamp[slot, ROW]
+    tag[LEAF] = leaf
+    tag[MOMENT] = moment_of(windows, slot)
+
+
+@part
 def push(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
     """Add an entry for a leaf: to the queue if it is worth nothing, else to the heap."""
     heap.queued[side, leaf] += 1
@@ -288,8 +293,10 @@ def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot:
     """Put an entry into the heap."""
     if heap.marks[side, SIZE] == heap.worth.shape[1]:
         clean(policy, windows, heap, side)
-    stamp = windows.stamp
-    add(heap, side, windows.marks[CLOCK + side], worth, stamp[slot, POS], stamp[slot, ROW], leaf)
+    at = heap.marks[side, SIZE]
+    heap.worth[side, at] = worth
+    label(windows, heap.tag[side, at], leaf, slot)
+    add(heap, side, windows.marks[CLOCK + side])
 
 
 @part
@@ -301,9 +308,7 @@ def wait(windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> bool:
     if count == ring or (count > 0 and born < heap.idle[side, (start + count - 1) % ring, BORN]):
         return False
     at = (start + count) % ring
-    heap.idle[side, at, BORN] = born
-    heap.idle[side, at, NUMBER] = windows.stamp[slot, ROW]
-    heap.idle[side, at, LEAF] = leaf
+    label(windows, heap.idle[side, at], leaf, slot)
     heap.marks[side, WAITING] = count + 1
     return True
 
@@ -334,6 +339,8 @@ def lowered(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> 
     slot = wide(front(policy, windows, side, leaf))
     if slot >= 0:
         push(policy, windows, heap, side, leaf, slot)
+    else:
+        heap.queued[side, leaf] = 0  # whoever plays for it next needs an entry of its own
 
 
 @part
@@ -344,15 +351,14 @@ def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     slot = wide(front(policy, windows, side, leaf))
     clock = windows.marks[CLOCK + side]
     if slot < 0:
-        heap.queued[side, leaf] -= 1
+        heap.queued[side, leaf] = 0  # whoever plays for it next needs an entry of its own
         drop_first(heap, side, clock)
         return wide(NOBODY)
     worth = truth(policy, windows, side, slot)
     if windows.stamp[slot, ROW] == tag[NUMBER] and worth == heap.worth[side, 0]:
         return slot
     heap.worth[side, 0] = worth
-    tag[BORN] = windows.stamp[slot, POS]
-    tag[NUMBER] = windows.stamp[slot, ROW]
+    label(windows, tag, leaf, slot)
     sink(heap, side, clock, 0)
     return wide(NOBODY)
 
@@ -370,7 +376,7 @@ def correct_idle(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     heap.marks[side, START] = (start + 1) % heap.idle.shape[1]
     heap.marks[side, WAITING] -= 1
     if slot < 0:
-        heap.queued[side, leaf] -= 1
+        heap.queued[side, leaf] = 0
     else:
         place(policy, windows, heap, side, leaf, slot, worth)
     return wide(NOBODY)
@@ -384,13 +390,11 @@ def clean(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
     for at in range(heap.marks[side, SIZE]):
         leaf = heap.tag[side, at, LEAF]
         slot = wide(front(policy, windows, side, leaf))
-        heap.queued[side, leaf] -= 1
+        heap.queued[side, leaf] = max(heap.queued[side, leaf] - 1, 0)
         if slot >= 0 and heap.queued[side, leaf] == 0:  # its last entry, in heap and queue
             heap.queued[side, leaf] = 1
             heap.worth[side, size] = truth(policy, windows, side, slot)
-            heap.tag[side, size, BORN] = windows.stamp[slot, POS]
-            heap.tag[side, size, NUMBER] = windows.stamp[slot, ROW]
-            heap.tag[side, size, LEAF] = leaf
+            label(windows, heap.tag[side, size], leaf, slot)
             size += 1
     heap.marks[side, SIZE] = size
     for back in range(size):
@@ -414,16 +418,16 @@ def idle_first(windows: Windows, heap: Heap, side: int) -> bool:
 @part
 def lower_side(policy: Any, windows: Windows, heap: Heap) -> int:
     """Return the side whose first entry goes first: worth less, then older, then left."""
-    best, best_now, best_born = 0, np.inf, wide(NEVER)
+    best, best_now, best_since = 0, np.inf, wide(NEVER)
     for side in range(2):
-        now, born = np.inf, wide(NEVER)
+        now, since = np.inf, wide(NEVER)
         if idle_first(windows, heap, side):
-            now, born = 0.0, heap.idle[side, heap.marks[side, START], BORN]
+            now, since = 0.0, heap.idle[side, heap.marks[side, START], MOMENT]
         elif heap.marks[side, SIZE] > 0:
             now = present(heap, side, windows.marks[CLOCK + side], 0) * scale(policy, side)
-            born = heap.tag[side, 0, BORN]
-        if now < best_now or (now == best_now and born < best_born):
-            best, best_now, best_born = side, now, born
+            since = heap.tag[side, 0, MOMENT]
+        if now < best_now or (now == best_now and since < best_since):
+            best, best_now, best_since = side, now, since
     return best
 
 

@@ -13,6 +13,8 @@ from penstock.core.step import (
     COUNTS,
     EXPIRED,
     LEDGER_FULL,
+    NO_INTS,
+    NO_ROWS,
     PAIRS,
     PAIRS_FULL,
     POOL_FULL,
@@ -30,17 +32,6 @@ FIRST_SLOTS = 1024
 FEW_KEYS = 1 << 18  # up to so many, ids are cheaper than looking for those no longer needed
 FIRST_PAIRS = 1 << 16
 FIRST_LEDGER = 1 << 12
-NO_INTS: Ints = np.empty(0, np.int64)
-NO_ROWS = Batch(
-    np.empty(0, np.int8),
-    np.empty(0, np.int32),
-    NO_INTS,
-    NO_INTS,
-    NO_INTS,
-    np.empty((0, 2), np.int64),
-    NO_INTS,
-    np.empty(0),
-)
 
 
 class WindowJoin:
@@ -58,7 +49,9 @@ class WindowJoin:
         self.plan = plan
         self.policy = policy
         self.own = own
-        self.windows = store.empty(keys=FIRST_KEYS, slots=FIRST_SLOTS, weighted=weighted, important=important)
+        self.windows = store.empty(
+            keys=FIRST_KEYS, slots=FIRST_SLOTS, weighted=weighted, important=important, by_rows=plan.by_rows
+        )
         self.counts = np.zeros(COUNTS, np.int64)
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
         self._ledger = np.empty((FIRST_LEDGER, 5), np.int64)
@@ -72,9 +65,16 @@ class WindowJoin:
 
         The key column of `batch` is filled in here from the codes.
         """
+        tidy = getattr(self.policy, "tidy", None)
+        if tidy is not None and tidy(self.windows.marks[CLOCK : CLOCK + 2]):
+            self.rebuild_heap()
         self._reserve(code.size)
         store.find_keys(self.windows, code, batch.key)
         return self._run(batch, code, ends=0)
+
+    def warm(self) -> None:
+        """Compile or load the kernels before they are needed."""
+        self.close()
 
     def close(self) -> None:
         """End the open tick."""
@@ -82,14 +82,16 @@ class WindowJoin:
 
     def advance(self, to: int) -> None:
         """End every tick before `to`: windows in time move on although nothing arrived."""
+        if to > self.windows.marks[TICK]:
+            self.reach(to - 1, np.full(2, to - 1))
+
+    def reach(self, tick: int, clock: Ints) -> None:
+        """End every tick up to this one, with these clocks."""
         marks = self.windows.marks
-        if to <= marks[TICK]:
-            return
         self.close()
-        marks[TICK] = to
-        if not self.plan.by_rows:
-            marks[CLOCK : CLOCK + 2] = to - 1
-            self.close()
+        marks[TICK] = max(tick, marks[TICK])
+        marks[CLOCK : CLOCK + 2] = clock
+        self.close()
 
     def _run(self, batch: Batch, code: Ints, *, ends: int) -> tuple[Ints, Ints]:
         kernel = step if self.own else step_uncached

@@ -6,6 +6,7 @@ with that room it goes on where it stopped. Nothing else is returned: all state 
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from penstock.core.heap import Heap, entered, least, lowered, settle
@@ -71,6 +72,19 @@ class Batch(NamedTuple):
     clock: Ints  # (row, side) -> row counts at the end of the row's tick; empty for windows in time
     weight: Ints  # units of memory; empty: one each
     importance: Floats  # empty: none
+
+
+NO_INTS: Ints = np.empty(0, np.int64)
+NO_ROWS = Batch(
+    np.empty(0, np.int8),
+    np.empty(0, np.int32),
+    NO_INTS,
+    NO_INTS,
+    NO_INTS,
+    np.empty((0, 2), np.int64),
+    NO_INTS,
+    np.empty(0),
+)
 
 
 class Plan(NamedTuple):
@@ -339,6 +353,8 @@ def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i
         marks[USED + side] += batch.weight[i]
     if windows.importance.size > 0:
         windows.importance[slot] = batch.importance[i]
+    if windows.moment.size > 0:
+        windows.moment[slot] = batch.tick[i]
     chain(windows, side, slot)
     append(windows, bunch, slot)
     alive = windows.runs[bunch, ALIVE]

@@ -58,11 +58,12 @@ class Windows(NamedTuple):
     link: Words  # (slot, BUNCH..NEWER)
     weight: Ints  # slot -> units of memory; one element: every tuple weighs that
     importance: Floats  # slot -> importance; empty: none was given
+    moment: Ints  # slot -> timestamp, for windows in rows; empty: POS is the timestamp
     overfull: Words  # bunches that may hold more than `per_key` tuples
     marks: Ints
 
 
-def empty(*, keys: int, slots: int, weighted: int, important: int) -> Windows:
+def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int) -> Windows:
     """Return windows with room for so many keys and tuples."""
     marks = np.zeros(MARKS, np.int64)
     marks[FREE] = NONE
@@ -80,6 +81,7 @@ def empty(*, keys: int, slots: int, weighted: int, important: int) -> Windows:
         link=np.full((slots, 4), NONE, np.int32),
         weight=np.empty(slots, np.int64) if weighted else np.ones(1, np.int64),
         importance=np.empty(slots if important else 0, np.float64),
+        moment=np.empty(slots if by_rows else 0, np.int64),
         overfull=np.empty(16, np.int32),
         marks=marks,
     )
@@ -126,6 +128,12 @@ def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
                 runs[bunch, ALIVE] = 0
             marks[KEYS] = new + 1
         keys[i] = table[at]
+
+
+@part
+def moment_of(windows: Windows, slot: int) -> int:
+    """Return the timestamp of a tuple."""
+    return windows.moment[slot] if windows.moment.size > 0 else windows.stamp[slot, POS]
 
 
 # --- slots --------------------------------------------------------------------------------------------------------
@@ -402,6 +410,7 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
         link=link,
         weight=grown(windows.weight, size, used) if weighted else windows.weight,
         importance=grown(windows.importance, size, used) if important else windows.importance,
+        moment=grown(windows.moment, size, used) if windows.moment.size else windows.moment,
     )
 
 
@@ -491,6 +500,7 @@ def packed(windows: Windows) -> Windows:
         pool=pool,
         weight=windows.weight[held] if windows.weight.size > 1 else windows.weight,
         importance=windows.importance[held] if windows.importance.size else windows.importance,
+        moment=windows.moment[held] if windows.moment.size else windows.moment,
     )
 
 

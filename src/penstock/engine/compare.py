@@ -150,7 +150,7 @@ def _play(trace: Trace, bound: Bound, players: list[Contender], progress: Progre
     total = left.ts.size + right.ts.size
     done = 0
     for player in players:
-        player.core.close()  # nothing yet, but kernels are compiled or loaded before the clock runs
+        player.core.warm()
     for mine, theirs in cuts(left.ts, right.ts, SLICE):
         ready = intake.take((_part(left, mine), _part(right, theirs)))
         for player in players:

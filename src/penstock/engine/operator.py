@@ -161,10 +161,18 @@ class Join:
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
         left, right = self._core.push(ready.batch, ready.code)
         joined = self._joined(left, right)
-        if self._intake.by_rows:
-            self._core.close()  # the ticks handed over are complete
+        self._pass_time()
         self._settle(ready.late)
         return joined
+
+    def _pass_time(self) -> None:
+        """Close the ticks that are over, also those that had null keys only."""
+        intake = self._intake
+        if intake.by_rows:
+            if intake.released is not None:
+                self._core.reach(intake.released, intake.counted)
+        elif intake.newest is not None:
+            self._core.advance(intake.newest)
 
     def _joined(self, left: Ints, right: Ints) -> pa.Table:
         """Put the joined rows together, verifying keys whose codes are hashes."""
@@ -225,19 +233,16 @@ class Join:
         Rows with a time of `to` may still come. Returns the pairs that windows in rows complete by that.
         """
         tick = self.bound.clock.tick("to", to)
-        joined = self._step(self._intake.advance(tick))
-        if not self._intake.by_rows:
-            self._core.advance(tick)
-            self._settle(NO_LATE)
-        return joined
+        return self._step(self._intake.advance(tick))
 
     def finish(self) -> pa.Table:
         """Close the open tick: nothing more will come. Returns the pairs that were waiting for that."""
         if self._bound is None:
             return pa.table({})
         joined = self._step(self._intake.advance(None))
-        self._core.close()
-        self._settle(NO_LATE)
+        if not self._intake.by_rows and self._intake.newest is not None:
+            self._core.advance(self._intake.newest + 1)
+            self._settle(NO_LATE)
         return joined
 
     def resize(self, *, memory: Any = None, window: Any = None) -> None:
@@ -355,7 +360,7 @@ class Join:
         if self._bound is not None:
             intake, queue = self._intake, self._intake.waiting
             meta |= {"importance": self._importance, "collided": self._collided}
-            meta |= {"newest": intake.newest, "reached": intake.reached}
+            meta |= {"newest": intake.newest, "reached": intake.reached, "released": intake.released}
             state["core"] = saving.to_npz(self._core.arrays())
             waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
             state["intake"] = saving.to_npz({"next": intake.next, "counted": intake.counted, **waiting})
@@ -387,8 +392,10 @@ class Join:
 
     @classmethod
     def _restored(cls, meta: dict[str, Any], state: dict[str, bytes]) -> Self:
+        shown = [meta["bound"] or f"schema_{name}" in state for name in SIDES]
         schemas = [
-            saving.from_ipc(state[f"schema_{name}"]).schema if f"schema_{name}" in state else None for name in SIDES
+            saving.from_ipc(state[f"schema_{name}"]).schema if known else None
+            for name, known in zip(SIDES, shown, strict=True)
         ]
         join = cls(
             schemas=(schemas[0], schemas[1]) if meta["bound"] else None,
@@ -406,7 +413,7 @@ class Join:
         self._core.restore(saving.from_npz(state["core"]))
         arrays = saving.from_npz(state["intake"])
         intake = self._intake
-        intake.newest, intake.reached = meta["newest"], meta["reached"]
+        intake.newest, intake.reached, intake.released = meta["newest"], meta["reached"], meta["released"]
         intake.next, intake.counted = arrays["next"], arrays["counted"]
         intake.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
         rows = []

@@ -16,6 +16,7 @@ Counts live in a table of their own, by the code of the key: as many cells as th
 is forgotten. So memory stays bounded whatever the key domain, and counts are exact while the keys fit.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -32,7 +33,9 @@ CELLS = 1 << 16
 STRETCH = 8
 HALF_LIVES = 2  # in spans
 NAMES = ("decayed", "history", "window")
-RESCALE = 512.0
+RESCALE = 256  # half-lives after which weights are brought back to the present
+MOST_HALVES = 900
+UNSET = np.iinfo(np.int64).min
 
 
 class Table(NamedTuple):
@@ -52,8 +55,8 @@ class Statistics(NamedTuple):
     seen: Floats  # (cell, side); nothing on either side: the cell is free
     total: Floats  # (side,)
     kind: int
-    rate: float  # half-lives per clock unit; 0: no decay
-    base: Floats  # (side,) clock at which an arrival weighs 1
+    life: int  # half-life in clock units; 0: no decay
+    base: Ints  # (side,) clock at which an arrival weighs 1
     span: Ints  # (side,)
     log_code: Ints  # (side, ring) arrivals of the last window
     log_pos: Ints
@@ -84,10 +87,9 @@ def make(setting: Setting, source: object, half_life: object) -> Statistics:
     """Return empty statistics from the given source."""
     if half_life is not None and source != "decayed":
         raise PolicyError("half_life", repr(half_life), 'only statistics="decayed" has one')
-    rate = 0.0
+    life = 0
     if source == "decayed":
         life = HALF_LIVES * int(setting.span.max()) if half_life is None else setting.ticks("half_life", half_life)
-        rate = 1.0 / life
     cells = 1 << (max(CELLS, setting.limit) - 1).bit_length()
     ring = max(CELLS, 4 * setting.limit) if source == "window" else 1
     empty = Statistics(
@@ -95,8 +97,8 @@ def make(setting: Setting, source: object, half_life: object) -> Statistics:
         seen=np.zeros((cells, 2)),
         total=np.zeros(2),
         kind=WINDOW if source == "window" else COUNTED,
-        rate=rate,
-        base=np.full(2, np.nan),
+        life=life,
+        base=np.full(2, UNSET),
         span=setting.span,
         log_code=np.empty((2, ring), np.int64),
         log_pos=np.empty((2, ring), np.int64),
@@ -197,7 +199,7 @@ def note(statistics: Statistics, side: int, code: int, clock: int) -> None:
         statistics.log_code[side, at] = code
         statistics.log_pos[side, at] = clock
         statistics.log_mark[side, 1] = count + 1
-    elif statistics.rate > 0.0:
+    elif statistics.life > 0:
         more = present_weight(statistics, side, clock)
     cell = cell_for(statistics, code)
     if statistics.code[cell] != code:
@@ -210,18 +212,31 @@ def note(statistics: Statistics, side: int, code: int, clock: int) -> None:
 
 @part
 def present_weight(statistics: Statistics, side: int, clock: int) -> float:
-    """Return what an arrival weighs now: ever more, so that earlier ones weigh ever less."""
-    if np.isnan(statistics.base[side]):
+    """Return what an arrival weighs now: ever more, so that earlier ones weigh ever less.
+
+    Whole half-lives are exact powers of two, so that bringing weights back to the present rounds nothing.
+    """
+    if statistics.base[side] == UNSET:
         statistics.base[side] = clock
-    halves = (clock - statistics.base[side]) * statistics.rate
-    if halves > RESCALE:  # bring all weights back to the present
-        shrink = 2.0 ** (-halves)
-        for cell in range(statistics.code.size):
-            statistics.seen[cell, side] *= shrink
-        statistics.total[side] *= shrink
-        statistics.base[side] = clock
-        halves = 0.0
-    return 2.0**halves
+    since = clock - statistics.base[side]
+    halves = since // statistics.life
+    return math.ldexp(2.0 ** ((since - halves * statistics.life) / statistics.life), min(halves, MOST_HALVES))
+
+
+def tidy(statistics: Statistics, clock: Ints) -> bool:
+    """Bring weights back to the present if they have grown large; says whether scores changed by that."""
+    changed = False
+    for side in range(2):
+        if statistics.life == 0 or statistics.base[side] == UNSET:
+            continue
+        halves = int(clock[side] - statistics.base[side]) // statistics.life
+        if halves > RESCALE:
+            shrink = min(halves, MOST_HALVES)
+            statistics.seen[:, side] = np.ldexp(statistics.seen[:, side], -shrink)
+            statistics.total[side] = np.ldexp(statistics.total[side], -shrink)
+            statistics.base[side] += halves * statistics.life
+            changed = True
+    return changed
 
 
 @part

@@ -77,10 +77,17 @@ class Report:
             facts.append(f"importance {self.importance:,.6g}")
         if self.recall is not None:
             facts.append(f"recall {self.recall.mid:.1%}")
-        facts.append(f"holding {_number(self.memory_rows)} rows, {self.memory_bytes / 1e6:,.1f} MB")
+        facts.append(f"holding {_number(self.memory_rows)} rows, {_bytes(self.memory_bytes)}")
         facts.append(f"{_number(self.comparisons)} comparisons")
         return "\n".join([", ".join(facts), *lines])
 
 
 def _number(value: int) -> str:
     return f"{value:,}"
+
+
+def _bytes(value: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if value >= size:
+            return f"{value / size:,.1f} {unit}"
+    return f"{value} B"

@@ -70,6 +70,7 @@ class Intake:
         self.reached: list[int | None] = [None, None]  # the newest timestamp of each side
         self.next = np.zeros(2, np.int64)  # number of the next row of each side
         self.counted = np.zeros(2, np.int64)  # rows of each side that have left the queue
+        self.released: int | None = None  # the last tick whose rows have left it
         self.waiting = nothing_waits()
 
     def take(self, sides: tuple[Side, Side]) -> Ready:
@@ -149,6 +150,8 @@ class Intake:
         side, ts, code, row, valid, weight, importance = (
             column[order] if column.size else column for column in queue
         )
+        if ts.size:
+            self.released = int(ts[-1])
         clock = np.empty((side.size, 2), np.int64)
         for which in range(2):
             mine = ts[side == which]

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from penstock.core.jit import part
-from penstock.core.windows import OLDEST, POS, Windows
+from penstock.core.windows import OLDEST, Windows, moment_of
 from penstock.policies.registry import Setting, shed_policy
 
 
@@ -36,4 +36,4 @@ def oldest(windows: Windows, side: int) -> Any:
     left, right = windows.marks[OLDEST], windows.marks[OLDEST + 1]
     if left < 0 or right < 0:
         return max(left, right)
-    return left if windows.stamp[left, POS] <= windows.stamp[right, POS] else right
+    return left if moment_of(windows, left) <= moment_of(windows, right) else right
