@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from itertools import pairwise, product
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Kind = Literal["time", "rows"]
 Policy = Literal["oldest", "prob", "life"]
 Ident = tuple[int, int]  # (side, row)
 Pair = tuple[int, int]  # (left row, right row)
-Table = Mapping[Hashable, float]  # how likely each key is to arrive on one side; a missing key means 0
+Table = Mapping[Any, float]  # how likely each key is to arrive on one side; a missing key means 0
 
 
 class Arrival(NamedTuple):

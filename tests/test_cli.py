@@ -24,6 +24,7 @@ import penstock as pen
 from penstock import cli
 from penstock.engine import demo as showing
 from penstock.engine import replay as replaying
+from penstock.engine import warmup as warming
 from penstock.engine.operator import settings_of
 from penstock.engine.pump import run
 from penstock.engine.replay import Lane, pushed, replay
@@ -425,11 +426,36 @@ def test_compare_shows_importance_where_there_is_one(penstock: Penstock, tmp_pat
 def test_warmup_compiles_everything_and_is_quick_the_second_time(penstock: Penstock) -> None:
     first = penstock("warmup", "--json").document
     assert {"life", "oldest", "prob", "rand", "replay", "exact"} <= set(first["seconds"])
-    assert any(Path(first["folder"]).rglob("*.nbc")) or os.environ.get("NUMBA_DISABLE_JIT")
+    if os.environ.get("NUMBA_DISABLE_JIT"):
+        return
+    assert first["kept"]
+    assert any(Path(first["folder"]).rglob("*.nbc"))
     second = penstock("warmup")
     assert second.code == 0
     assert first["folder"] in second.out
     assert penstock("warmup", "--json").document["total"] < 10
+
+
+def test_warmup_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "cache_folder", lambda: Path("/dev/null/cache"))
+    done = warming.warm(["exact", "oldest"], at_once=2)
+    assert ({"exact", "oldest"}, False) == (set(done.seconds), done.kept)
+
+
+def test_warmup_does_itself_what_its_children_could_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warming, "is_warm", lambda _: False)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    told: list[str] = []
+    warming.warm(["exact", "oldest"], at_once=2, tell=lambda name, *_: told.append(name))
+    assert sorted(told) == ["exact", "oldest"]
+
+
+def test_warmup_knows_its_names() -> None:
+    with pytest.raises(PolicyError, match="got 'steam'; there are"):
+        warming.warm(["steam"])
+    assert warming.name_of(pen.policy("rand", at="input")) == "rand:at=input"
+    assert warming.name_of(pen.policy("prob", statistics="window")) == "prob"
+    assert warming.name_of(pen.Policy("somebody's")) is None
 
 
 def test_doctor_is_content_here(penstock: Penstock) -> None:

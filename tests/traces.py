@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
-from oracles import Arrival, Ident, Kind, Pair, numbered
 
 import penstock as pen
+from oracles import Arrival, Ident, Kind, Pair, numbered
+import itertools
 
 Shed = tuple[int, int, str, int]  # (side, row, reason, the tick at whose end it left)
 SIDES = ("left", "right")
@@ -110,15 +111,15 @@ def weighty_table(trace: Sequence[Arrival], side: int, first: int) -> pa.Table:
     """Return the same with rows of different sizes and importance."""
     table = plain_table(trace, side, first)
     numbers = table["row"].to_pylist()
-    return table.append_column("note", pa.array(["x" * (7 * row % 41) for row in numbers], pa.string())).append_column(
-        "weight", pa.array([float(row % 5) for row in numbers], pa.float64())
-    )
+    return table.append_column(
+        "note", pa.array(["x" * (7 * row % 41) for row in numbers], pa.string())
+    ).append_column("weight", pa.array([float(row % 5) for row in numbers], pa.float64()))
 
 
 def pieces(trace: Sequence[Arrival], ends: Iterable[int]) -> list[list[Arrival]]:
     """Cut a trace after so many rows."""
     places = sorted({0, len(trace), *(min(end, len(trace)) for end in ends)})
-    return [list(trace[a:b]) for a, b in zip(places, places[1:], strict=False)]
+    return [list(trace[a:b]) for a, b in itertools.pairwise(places)]
 
 
 def pushes(trace: Sequence[Arrival], ends: Iterable[int]) -> list[list[Arrival]]:

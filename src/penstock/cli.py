@@ -273,12 +273,13 @@ def warmup(*, as_json: AsJson = False) -> None:
     done = _warm(warming.names())
     total = time.perf_counter() - begin
     if as_json:
-        _answer({"folder": done.folder, "seconds": done.seconds, "total": total})
+        _answer({"folder": done.folder, "kept": done.kept, "seconds": done.seconds, "total": total})
         return
     screen = _screen()
     rows = [[name, f"{seconds:.2f}"] for name, seconds in done.seconds.items()]
     screen.print(_table("Kernels", ["policy", "seconds"], rows))
-    screen.print(f"ready in {total:.1f} s; kept in {done.folder}", markup=False, highlight=False, soft_wrap=True)
+    where = f"kept in {done.folder}" if done.kept else f"nothing could be kept in {done.folder}: see penstock doctor"
+    screen.print(f"ready in {total:.1f} s; {where}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

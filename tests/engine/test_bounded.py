@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import Arrival, Bounded, Kind, Policy, bounded, exact
-from traces import Got, Pusher, by_time, drive, pushes, random_trace, traces, window
 
 import penstock as pen
+from oracles import Arrival, Bounded, Kind, Policy, bounded, exact
+from traces import Got, Pusher, by_time, drive, pushes, random_trace, traces, window
 
 CHANCES = (0.0, 0.05, 0.1, 0.1, 0.2, 0.25, 0.3, 0.1 + 0.2, 0.5, 1.0)
 NEARLY = (0.3, math.nextafter(0.3, 1), math.nextafter(0.3, 0), 0.6, math.nextafter(0.6, 1), 0.2, 0.1)
@@ -42,7 +42,9 @@ def budget(limits: int | tuple[int, int]) -> dict[str, Any]:
 
 
 def made(policy: Policy, p: Chances) -> pen.Policy:
-    return pen.policy(policy) if policy == "oldest" else pen.policy(policy, statistics=pen.table(left=p[0], right=p[1]))
+    return (
+        pen.policy(policy) if policy == "oldest" else pen.policy(policy, statistics=pen.table(left=p[0], right=p[1]))
+    )
 
 
 def check(want: Bounded, got: Got) -> None:
@@ -58,9 +60,7 @@ def check(want: Bounded, got: Got) -> None:
 
 
 @settings(max_examples=400)
-@given(
-    traces(rows=50, keys=5), st.lists(st.integers(0, 50)), SPANS, KINDS, LIMITS, POLICIES, chances(5), CAPS
-)
+@given(traces(rows=50, keys=5), st.lists(st.integers(0, 50)), SPANS, KINDS, LIMITS, POLICIES, chances(5), CAPS)
 def test_small_traces(
     trace: list[Arrival],
     ends: list[int],
@@ -72,9 +72,7 @@ def test_small_traces(
     per_key: int | None,
 ) -> None:
     want = bounded(trace, spans=spans, kind=kind, limits=limits, policy=policy, p=p, per_key=per_key)
-    got = drive(
-        trace, ends, window=window(spans, kind), policy=made(policy, p), per_key=per_key, **budget(limits)
-    )
+    got = drive(trace, ends, window=window(spans, kind), policy=made(policy, p), per_key=per_key, **budget(limits))
     check(want, got)
 
 
@@ -111,9 +109,7 @@ def test_a_long_life(seed: int) -> None:
 
 
 SOURCES = [
-    pen.policy(name, statistics=source)
-    for name in ("prob", "life")
-    for source in ("decayed", "history", "window")
+    pen.policy(name, statistics=source) for name in ("prob", "life") for source in ("decayed", "history", "window")
 ] + [pen.policy(name, half_life=1) for name in ("prob", "life")]
 
 
@@ -128,7 +124,7 @@ def test_the_lazy_order_is_the_order(policy: pen.Policy, split: str, kind: Kind)
         pusher = Pusher(window=window((25, 40), kind), memory=30, split=split, policy=policy)
         for part in pushes(trace, range(0, len(trace), 2)):
             if anew:
-                pusher.join._core.rebuild_heap()
+                pusher.join._core.respan()
             pusher.push(part)
         results.append(pusher.finish())
     got, want = results

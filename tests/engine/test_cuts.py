@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import penstock as pen
 from oracles import Arrival, Kind, exact
 from traces import (
     Got,
@@ -22,8 +24,6 @@ from traces import (
     weighty_table,
     window,
 )
-
-import penstock as pen
 
 TABLE = pen.table(left={0: 0.4, 1: 0.2, 2: 0.2}, right={0: 0.1, 1: 0.3, 3: 0.3})
 POLICIES = [
@@ -175,7 +175,9 @@ def test_saved_before_both_sides_have_shown_their_columns() -> None:
     join.push(left=plain_table(trace, 0, 0))
     join = pen.Join.from_state(join.state_dict())
     joined = join.push(right=plain_table(trace, 1, 0))
-    assert sorted(want.pairs) == sorted(zip(*(joined[name].to_pylist() for name in ("row_left", "row_right")), strict=True))
+    assert sorted(want.pairs) == sorted(
+        zip(*(joined[name].to_pylist() for name in ("row_left", "row_right")), strict=True)
+    )
     assert want.report.pairs == join.report().pairs
 
 

@@ -3,6 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import penstock as pen
 from oracles import Arrival, Kind, exact, late_rows, numbered
 from traces import (
     SIDES,
@@ -19,8 +21,6 @@ from traces import (
     traces,
     window,
 )
-
-import penstock as pen
 
 SPANS = st.tuples(st.integers(1, 9), st.integers(1, 9))
 KINDS = st.sampled_from(["time", "rows"])
@@ -46,9 +46,7 @@ def check(trace: list[Arrival], got: Got, *, spans: tuple[int, int], kind: Kind,
 
 @settings(max_examples=120)
 @given(traces(rows=40, keys=3), st.lists(st.integers(0, 40)), SPANS, KINDS, TABLES)
-def test_in_order(
-    trace: list[Arrival], ends: list[int], spans: tuple[int, int], kind: Kind, table: Table
-) -> None:
+def test_in_order(trace: list[Arrival], ends: list[int], spans: tuple[int, int], kind: Kind, table: Table) -> None:
     got = drive(trace, ends, table, window=window(spans, kind))
     check(trace, got, spans=spans, kind=kind, lateness=0)
 

@@ -31,9 +31,7 @@ typed = pa.table(
         "weight": [0.5, -math.inf, None, 1e300],
         "seen": [True, None, False, True],
         "day": [date(2020, 2, 29), None, date(1970, 1, 1), date(2038, 1, 19)],
-        "at": pa.array(
-            [datetime(2020, 1, 1, 1, 2, 3, 456, UTC), None, None, None], pa.timestamp("ns", "UTC")
-        ),
+        "at": pa.array([datetime(2020, 1, 1, 1, 2, 3, 456, UTC), None, None, None], pa.timestamp("ns", "UTC")),
     }
 )
 nested = pa.table({"tags": [["a"], None], "point": [{"x": 1.0}, None], "raw": [b"\x00\xff", None]})
@@ -305,9 +303,7 @@ def test_a_full_disk_is_found_at_the_very_end_too(path: Path, before: dict[str, 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_no_space_left_on_device(
-    path: Path, before: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_space_left_on_device(path: Path, before: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secrets.token_hex", lambda _: "full")
     path.with_name(".penstock-full.part").symlink_to("/dev/full")
     with pytest.raises(OutputError) as raised:
@@ -381,9 +377,7 @@ def test_a_type_that_a_format_cannot_hold_is_an_input_error(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
-def test_a_table_of_another_schema_is_refused_and_leaves_nothing(
-    path: Path, before: dict[str, bytes]
-) -> None:
+def test_a_table_of_another_schema_is_refused_and_leaves_nothing(path: Path, before: dict[str, bytes]) -> None:
     with pytest.raises(SchemaError, match="table: got ts: string; the file has ts: int64"):
         put(path, big, pa.table({"ts": ["1"]}))
     assert before == folder(path)

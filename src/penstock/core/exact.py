@@ -341,10 +341,12 @@ class ExactJoin:
         if not self._chained:
             self._lay_out(self.rings.code.shape[1])
         done = np.zeros(3, np.int64)
+        before = self.rings.ends[:, LOW].copy()
         while step_exact(self.rings, self.plan, batch, code, self._pairs, done) == PAIRS_FULL:
             longer = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
             longer[:, : done[1]] = self._pairs[:, : done[1]]
             self._pairs = longer
+        self.counts[EXPIRED : EXPIRED + 2] += self.rings.ends[:, LOW] - before
         return int(done[1]), int(done[2])
 
     def _expire(self, clock: Ints) -> None:
@@ -392,7 +394,7 @@ class ExactJoin:
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending."""
         low, end = self.rings.ends[side, LOW], self.rings.ends[side, NEXT]
-        return self.rings.row[side, np.arange(low, end) & (self.rings.code.shape[1] - 1)]
+        return np.sort(self.rings.row[side, np.arange(low, end) & (self.rings.code.shape[1] - 1)])
 
     def respan(self) -> None:
         """Take notice of changed spans: they are read anew for every row."""

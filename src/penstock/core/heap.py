@@ -30,6 +30,7 @@ FAN = 1 << SHIFT
 NOBODY = -1
 NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
+ROUNDING = 2.0**-50
 # columns of `tag` and `idle`
 BORN, NUMBER, LEAF, MOMENT = 0, 1, 2, 3
 # columns of `marks`
@@ -43,7 +44,7 @@ class Heap(NamedTuple):
     tag: Ints  # (side, place, BORN..MOMENT)
     sure: Ints  # (side, place) -> first clock at which to look again; one place where scores stand still
     idle: Ints  # (side, ring, BORN..MOMENT) -> leaves worth nothing, the oldest first
-    queued: npt.NDArray[Any]  # (side, leaf) -> how many entries it has in heap and queue that may be trusted
+    known: npt.NDArray[Any]  # (side, leaf) -> 1: it has an entry that says enough, whoever plays for it next
     marks: Ints  # (side, SIZE..WAITING)
     span: Ints  # per side
 
@@ -55,7 +56,7 @@ def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
         tag=np.empty((2, entries, 4), np.int64),
         sure=np.empty((2, entries if fading else 1), np.int64),
         idle=np.empty((2, entries, 4), np.int64),
-        queued=np.zeros((2, leaves), np.int32),
+        known=np.zeros((2, leaves), np.int8),
         marks=np.zeros((2, 3), np.int64),
         span=span,
     )
@@ -173,14 +174,21 @@ def drop_first(heap: Heap, side: int, clock: int) -> None:
 
 @part
 def crossing(heap: Heap, side: int, clock: int, place: int, child: int) -> int:
-    """Return the first clock after this one at which a child may go before the entry above it."""
+    """Return the first clock after this one at which a child may go before the entry above it.
+
+    Scores are rounded, and equal ones go by age: entries closer than a margin may change places at any clock.
+    """
     slope, steeper = heap.worth[side, place], heap.worth[side, child]
-    if steeper <= slope:
+    closing = steeper - slope
+    if closing == 0.0:
         return NEVER
     last = heap.span[side] - 1 - clock
     mine, theirs = heap.tag[side, place, BORN] + last, heap.tag[side, child, BORN] + last
-    ahead = math.floor(min((steeper * theirs - slope * mine) / (steeper - slope), FAR))
-    return clock + max(wide(ahead) - 1, 1)  # one early: scores are rounded, and equal ones go by age
+    margin = ROUNDING * steeper * theirs
+    apart = steeper * theirs - slope * mine
+    if closing < 0.0:
+        return NEVER if apart > margin or -closing > margin else clock + 1
+    return clock + max(wide(math.floor(min((apart - margin) / closing, FAR))), 1)
 
 
 @part
@@ -282,7 +290,6 @@ def label(windows: Windows, tag: Ints, leaf: int, slot: int) -> None:
 @part
 def push(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
     """Add an entry for a leaf: to the queue if it is worth nothing, else to the heap."""
-    heap.queued[side, leaf] += 1
     worth = truth(policy, windows, side, slot)
     if worth > 0.0 or not wait(windows, heap, side, leaf, slot):
         place(policy, windows, heap, side, leaf, slot, worth)
@@ -297,6 +304,7 @@ def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot:
     heap.worth[side, at] = worth
     label(windows, heap.tag[side, at], leaf, slot)
     add(heap, side, windows.marks[CLOCK + side])
+    heap.known[side, leaf] = 1
 
 
 @part
@@ -304,11 +312,14 @@ def wait(windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> bool:
     """Put an entry at the end of the queue; False if that is full, or its last entry younger."""
     ring = heap.idle.shape[1]
     start, count = heap.marks[side, START], heap.marks[side, WAITING]
-    born = windows.stamp[slot, POS]
-    if count == ring or (count > 0 and born < heap.idle[side, (start + count - 1) % ring, BORN]):
+    if count == ring:
         return False
-    at = (start + count) % ring
-    label(windows, heap.idle[side, at], leaf, slot)
+    if count > 0:
+        last = heap.idle[side, (start + count - 1) % ring]
+        born, row = windows.stamp[slot, POS], windows.stamp[slot, ROW]
+        if born < last[BORN] or (born == last[BORN] and row < last[NUMBER]):
+            return False
+    label(windows, heap.idle[side, (start + count) % ring], leaf, slot)
     heap.marks[side, WAITING] = count + 1
     return True
 
@@ -317,7 +328,7 @@ def wait(windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> bool:
 def entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:
     """Tell the heap that a tuple came to play for its leaf, which had none."""
     leaf = leaf_of(policy, windows, slot)
-    if heap.queued[side, leaf] == 0 or ranks_tuples(policy):  # an earlier tuple's entry says nothing of this one
+    if heap.known[side, leaf] == 0 or ranks_tuples(policy):  # an earlier tuple's entry says nothing of this one
         push(policy, windows, heap, side, leaf, slot)
 
 
@@ -340,7 +351,7 @@ def lowered(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> 
     if slot >= 0:
         push(policy, windows, heap, side, leaf, slot)
     else:
-        heap.queued[side, leaf] = 0  # whoever plays for it next needs an entry of its own
+        heap.known[side, leaf] = 0  # whoever plays for it next needs an entry of its own
 
 
 @part
@@ -351,7 +362,7 @@ def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     slot = wide(front(policy, windows, side, leaf))
     clock = windows.marks[CLOCK + side]
     if slot < 0:
-        heap.queued[side, leaf] = 0  # whoever plays for it next needs an entry of its own
+        heap.known[side, leaf] = 0  # it may have other entries, but they say more than this one did
         drop_first(heap, side, clock)
         return wide(NOBODY)
     worth = truth(policy, windows, side, slot)
@@ -376,7 +387,7 @@ def correct_idle(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     heap.marks[side, START] = (start + 1) % heap.idle.shape[1]
     heap.marks[side, WAITING] -= 1
     if slot < 0:
-        heap.queued[side, leaf] = 0
+        heap.known[side, leaf] = 0
     else:
         place(policy, windows, heap, side, leaf, slot, worth)
     return wide(NOBODY)
@@ -388,11 +399,14 @@ def clean(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
     policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
     size = 0
     for at in range(heap.marks[side, SIZE]):
+        heap.known[side, heap.tag[side, at, LEAF]] = 0
+    for at in range(heap.marks[side, START], heap.marks[side, START] + heap.marks[side, WAITING]):
+        heap.known[side, heap.idle[side, at % heap.idle.shape[1], LEAF]] = 1
+    for at in range(heap.marks[side, SIZE]):
         leaf = heap.tag[side, at, LEAF]
         slot = wide(front(policy, windows, side, leaf))
-        heap.queued[side, leaf] = max(heap.queued[side, leaf] - 1, 0)
-        if slot >= 0 and heap.queued[side, leaf] == 0:  # its last entry, in heap and queue
-            heap.queued[side, leaf] = 1
+        if slot >= 0 and heap.known[side, leaf] == 0:
+            heap.known[side, leaf] = 1
             heap.worth[side, size] = truth(policy, windows, side, slot)
             label(windows, heap.tag[side, size], leaf, slot)
             size += 1
@@ -460,7 +474,6 @@ def fill(policy: Any, windows: Windows, heap: Heap) -> None:
         side, leaf = bunch & 1, leaf_of(policy, windows, slot)
         if front(policy, windows, side, leaf) == slot:
             heap.tag[side, heap.marks[side, SIZE], LEAF] = leaf
-            heap.queued[side, leaf] = 1
             heap.marks[side, SIZE] += 1
     for side in range(2):
         clean(policy, windows, heap, side)

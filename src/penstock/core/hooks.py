@@ -11,6 +11,7 @@ policy must have ``score``; one that does not rank must have ``victim``; the res
 - ``due(windows, slot, tick) -> bool``: whether the tuple with the smallest score leaves now, budget or not.
 - ``arrive(side, code, clock) -> None``: a tuple arrived whose key has this code.
 - ``foresee(code) -> None``: a tuple whose key has this code is soon to come; a chance to ask for memory.
+- ``tidy(side, clock) -> bool``: a tick begins; says whether the weights of that side's keys all shrank just now.
 - ``forget(side, clock) -> (bool, int)``: whether a key lost weight because time passed, and its code (asked again
   until there is none).
 
@@ -128,6 +129,16 @@ def foresee(policy: Any, code: int) -> None:
 @overload(foresee)
 def _foresee(policy: Any, code: Any) -> Any:  # noqa: ARG001
     return getattr(traits(policy), "foresee", lambda policy, code: None)  # noqa: ARG005
+
+
+def tidy(policy: Any, side: int, clock: int) -> bool:
+    """Ask whether the weights of a side's keys all shrank."""
+    return policy.tidy(side, clock) if hasattr(policy, "tidy") else False
+
+
+@overload(tidy)
+def _tidy(policy: Any, side: Any, clock: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "tidy", lambda policy, side, clock: False)  # noqa: ARG005
 
 
 def forget(policy: Any, side: int, clock: int) -> tuple[bool, int]:

@@ -65,9 +65,6 @@ class WindowJoin:
 
         The key column of `batch` is filled in here from the codes.
         """
-        tidy = getattr(self.policy, "tidy", None)
-        if tidy is not None and tidy(self.windows.marks[CLOCK : CLOCK + 2]):
-            self.rebuild_heap()
         self._reserve(code.size)
         store.find_keys(self.windows, code, batch.key)
         return self._run(batch, code, ends=0)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.heap import Heap, entered, least, lowered, settle
-from penstock.core.hooks import arrive, due, foresee, forget, ranks, victim
+from penstock.core.heap import Heap, clean, entered, least, lowered, settle
+from penstock.core.hooks import arrive, due, foresee, forget, ranks, tidy, victim
 from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
@@ -148,6 +148,23 @@ def _tell_lowered(policy: Any, windows: Any, heap: Any, side: Any, key: Any) -> 
     return lambda policy, windows, heap, side, key: None  # noqa: ARG005
 
 
+def tell_shrunk(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
+    """Tell the order that all scores of a side shrank."""
+    if ranks(policy) is not None:
+        clean(policy, windows, heap, side)
+
+
+def _shrink(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
+    clean(policy, windows, heap, side)
+
+
+@overload(tell_shrunk)
+def _tell_shrunk(policy: Any, windows: Any, heap: Any, side: Any) -> Any:  # noqa: ARG001
+    if ranks(policy) is not None:
+        return _shrink
+    return lambda policy, windows, heap, side: None  # noqa: ARG005
+
+
 def choose(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     """Return the next victim on one side, or (side = -1) on either."""
     return (_by_rank if ranks(policy) else _by_policy)(policy, windows, heap, side)
@@ -190,6 +207,8 @@ def _overdue(policy: Any, windows: Any, heap: Any) -> Any:  # noqa: ARG001
 def forget_aged(policy: Any, windows: Windows, heap: Heap) -> None:
     """Let statistics forget what is too old for them."""
     for side in range(2):
+        if tidy(policy, side, windows.marks[CLOCK + side]):
+            tell_shrunk(policy, windows, heap, 1 - side)
         found, code = forget(policy, side, windows.marks[CLOCK + side])
         while found:
             key = known_key(windows, code)

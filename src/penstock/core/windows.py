@@ -478,15 +478,13 @@ def packed(windows: Windows) -> Windows:
     After a surge the slots would otherwise stay as many as there ever were tuples at once.
     """
     held = np.flatnonzero(windows.link[: int(windows.marks[SLOTS]), BUNCH] >= 0)
-    size = max(held.size, 1)
+    size = max(held.size, 2)  # a single weight would be everybody's
     moved = np.full(windows.link.shape[0] + 1, NONE, np.int32)  # the last entry translates -1 to -1
     moved[held] = np.arange(held.size, dtype=np.int32)
     link = np.full((size, 4), NONE, np.int32)
     link[: held.size] = windows.link[held]
     link[:, OLDER] = moved[link[:, OLDER]]
     link[:, NEWER] = moved[link[:, NEWER]]
-    stamp = np.empty((size, 2), np.int64)
-    stamp[: held.size] = windows.stamp[held]
     pool = windows.pool.copy()
     move_slots(windows, pool, moved)
     marks = windows.marks
@@ -494,13 +492,14 @@ def packed(windows: Windows) -> Windows:
         marks[mark] = moved[marks[mark]]
     marks[FREE] = NONE
     marks[SLOTS] = held.size
+    weighted, important = windows.weight.size > 1, windows.importance.size > 0
     return windows._replace(
-        stamp=stamp,
+        stamp=grown(windows.stamp[held], size, held.size),
         link=link,
         pool=pool,
-        weight=windows.weight[held] if windows.weight.size > 1 else windows.weight,
-        importance=windows.importance[held] if windows.importance.size else windows.importance,
-        moment=windows.moment[held] if windows.moment.size else windows.moment,
+        weight=grown(windows.weight[held], size, held.size) if weighted else windows.weight,
+        importance=grown(windows.importance[held], size, held.size) if important else windows.importance,
+        moment=grown(windows.moment[held], size, held.size) if windows.moment.size else windows.moment,
     )
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ class Warm(NamedTuple):
 
     folder: Path
     seconds: dict[str, float]  # when each was ready, in that order
+    kept: bool  # whether later processes will find them
 
 
 def names() -> list[str]:
@@ -52,6 +53,27 @@ def name_of(policy: Policy) -> str | None:
 def is_warm(name: str) -> bool:
     """Say whether a warm-up left these kernels in the kept cache."""
     return _mark(name).exists()
+
+
+def remember(name: str) -> None:
+    """Note that these kernels are in the kept cache; where nothing can be kept, nothing is."""
+    if compiles():
+        with suppress(OSError):
+            _mark(name).touch()
+
+
+def compiles() -> bool:
+    """Say whether kernels are compiled at all: Numba can be told not to."""
+    return hasattr(step.step, "_cache")
+
+
+def keeps() -> bool:
+    """Say whether what is compiled can be kept for other processes."""
+    try:
+        cache_folder().mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(cache_folder(), os.W_OK)
 
 
 def _mark(name: str) -> Path:
@@ -89,14 +111,14 @@ def warm(chosen: Sequence[str] | None = None, *, at_once: int | None = None, tel
             if tell is not None:
                 tell(name, ready[name], len(ready), len(wanted))
 
-    if at_once > 1:
+    if at_once > 1 and compiles() and keeps():
         for name in compiled_by_children([cold[at::at_once] for at in range(at_once)]):
             note(name)
     for name in wanted:
         touch(name)  # after a child: load what it left, or do what it could not
-        _mark(name).touch()
+        remember(name)
         note(name)
-    return Warm(cache_folder(), ready)
+    return Warm(cache_folder(), ready, all(is_warm(name) for name in wanted))
 
 
 def cores() -> int:
@@ -182,7 +204,7 @@ def compile_here(group: Sequence[str]) -> None:
             stack.enter_context(one_at_a_time(kernel))
         for name in group:
             touch(name)
-            _mark(name).touch()
+            remember(name)
 
 
 @contextmanager
@@ -192,10 +214,7 @@ def one_at_a_time(kernel: Any) -> Iterator[None]:
     Numba numbers the files of a kernel by what its index holds: two processes that save at the same moment
     would use the same number for different code.
     """
-    cache = getattr(kernel, "_cache", None)
-    if cache is None:  # the JIT is off
-        yield
-        return
+    cache = kernel._cache  # noqa: SLF001 - there is no other way to guard it
     save = cache.save_overload
 
     def guarded(signature: Any, data: Any) -> None:

@@ -220,23 +220,23 @@ def present_weight(statistics: Statistics, side: int, clock: int) -> float:
         statistics.base[side] = clock
     since = clock - statistics.base[side]
     halves = since // statistics.life
-    return math.ldexp(2.0 ** ((since - halves * statistics.life) / statistics.life), min(halves, MOST_HALVES))
+    return math.ldexp(2.0 ** ((since - halves * statistics.life) / statistics.life), int(halves))
 
 
-def tidy(statistics: Statistics, clock: Ints) -> bool:
-    """Bring weights back to the present if they have grown large; says whether scores changed by that."""
-    changed = False
-    for side in range(2):
-        if statistics.life == 0 or statistics.base[side] == UNSET:
-            continue
-        halves = int(clock[side] - statistics.base[side]) // statistics.life
-        if halves > RESCALE:
-            shrink = min(halves, MOST_HALVES)
-            statistics.seen[:, side] = np.ldexp(statistics.seen[:, side], -shrink)
-            statistics.total[side] = np.ldexp(statistics.total[side], -shrink)
-            statistics.base[side] += halves * statistics.life
-            changed = True
-    return changed
+@part
+def tidy(statistics: Statistics, side: int, clock: int) -> bool:
+    """Bring the weights of a side back to the present if they have grown large; says whether they had."""
+    if statistics.life == 0 or statistics.base[side] == UNSET:
+        return False
+    halves = (clock - statistics.base[side]) // statistics.life
+    if halves <= RESCALE:
+        return False
+    shrink = min(halves, MOST_HALVES)
+    for cell in range(statistics.code.size):
+        statistics.seen[cell, side] = math.ldexp(statistics.seen[cell, side], -int(shrink))
+    statistics.total[side] = math.ldexp(statistics.total[side], -int(shrink))
+    statistics.base[side] += halves * statistics.life
+    return True
 
 
 @part

@@ -98,12 +98,12 @@ class Intake:
         self.newest = int(tick[-1])
         is_late = ts < before - self.lateness
         late = np.empty((0, 3), np.int64)
+        keep = ~is_late
         if is_late.any():
             if valid is not None:
                 is_late &= valid  # a null key expires, late or not
             late = np.stack([side[is_late], row[is_late], before[is_late]], axis=1).astype(np.int64)
         if self.by_rows:
-            keep = ~is_late
             arrived = Waiting(
                 side[keep],
                 ts[keep],
@@ -113,8 +113,9 @@ class Intake:
                 weight[keep] if weight.size else weight,
                 importance[keep] if importance.size else importance,
             )
-            return self._release(arrived, late)
-        keep = ~is_late if valid is None else valid & ~is_late
+            ready = self._release(arrived, late)
+            return ready._replace(nulls=ready.nulls + np.bincount(side[~(keep | is_late)], minlength=2))
+        keep = keep if valid is None else keep & valid
         nulls = np.zeros(2, np.int64) if valid is None else np.bincount(side[~valid], minlength=2)
         columns = [side, row, tick, ts, code, weight, importance]
         if not keep.all():

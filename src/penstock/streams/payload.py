@@ -129,7 +129,10 @@ class Payload:
 
 
 def row_bytes(rows: pa.Table) -> Ints:
-    """Return the Arrow bytes of each row: widths of its values, plus offsets and validity. O(rows x columns)."""
+    """Return the Arrow bytes of each row: widths of its values, plus offsets. O(rows x columns).
+
+    Validity bits are left out: whether there are any depends on the batch that a row came in.
+    """
     total = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
@@ -141,17 +144,16 @@ def row_bytes(rows: pa.Table) -> Ints:
 
 def _value_bytes(array: pa.Array) -> Ints | int:
     kind = array.type
-    validity = 1 if array.null_count else 0
     if pa.types.is_dictionary(kind):
         return _value_bytes(array.indices)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _lengths(array, np.int32) + 4 + validity
+        return _lengths(array, np.int32) + 4
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return _lengths(array, np.int64) + 8 + validity
+        return _lengths(array, np.int64) + 8
     if pa.types.is_struct(kind):
-        return sum((_value_bytes(field) for field in array.flatten()), start=validity)
+        return sum((_value_bytes(field) for field in array.flatten()), start=0)
     try:
-        return (kind.bit_width + 7) // 8 + validity
+        return (kind.bit_width + 7) // 8
     except ValueError:  # lists, maps, views: share the bytes out evenly
         return -(-array.nbytes // max(len(array), 1))
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from penstock.core.hooks import ranked
 from penstock.core.jit import wide
-from penstock.core.windows import BUNCH, Ints, Windows
+from penstock.core.windows import BUNCH, Windows
 from penstock.policies import statistics as stats
 from penstock.policies.registry import Setting, shed_policy
 
@@ -52,6 +52,6 @@ class Life(NamedTuple):
         """Ask for the counts of a key that is soon to come."""
         stats.foresee(self.statistics, code)
 
-    def tidy(self, clock: Ints) -> bool:
+    def tidy(self, side: int, clock: int) -> bool:
         """Bring counts back to the present now and then."""
-        return stats.tidy(self.statistics, clock)
+        return stats.tidy(self.statistics, side, clock)
