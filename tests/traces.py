@@ -1,5 +1,6 @@
 """Draw traces, push them through a join in any cut, and collect what comes out."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 
 import penstock as pen
 from oracles import Arrival, Ident, Kind, Pair, numbered
-import itertools
 
 Shed = tuple[int, int, str, int]  # (side, row, reason, the tick at whose end it left)
 SIDES = ("left", "right")
