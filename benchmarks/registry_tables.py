@@ -122,9 +122,8 @@ class Vocabulary:
                     seen.add(name)
                     waiting.append(self._helpers[name])
             waiting += ast.iter_child_nodes(node)
-        return sorted(name for name in found if not name.startswith(("penstock.streams.", "penstock.errors"))) or [
-            DOOR
-        ]
+        about = [name for name in found if not name.startswith(("penstock.streams.", "penstock.errors"))]
+        return sorted(about) or [DOOR]
 
 
 def section(entry: Entry) -> str:

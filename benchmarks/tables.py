@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from benchmarks import registry_tables
+from benchmarks.registry_tables import ROOT
+
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -85,21 +87,11 @@ def _growth_sizes(results: dict[str, Any]) -> list[int]:
     return list(dict.fromkeys(entry["memory"] for entry in results["growth"]))
 
 
-def between(text: str, marker: str, body: str) -> str:
-    """Return a text with what stands between two markers replaced."""
-    begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
-    head, rest = text.split(begin)
-    _, tail = rest.split(end)
-    return f"{head}{begin}\n{body}\n{end}{tail}"
-
-
 def write_all() -> None:
     """Rewrite every generated table."""
-    readme = ROOT / "README.md"
-    text = readme.read_text()
+    registry_tables.main()
     if RESULTS.exists():
-        text = between(text, "speed", speed_table(json.loads(RESULTS.read_text())))
-    readme.write_text(text)
+        registry_tables.write(ROOT / "README.md", "speed", speed_table(json.loads(RESULTS.read_text())))
 
 
 if __name__ == "__main__":

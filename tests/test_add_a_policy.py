@@ -36,12 +36,22 @@ result = pen.run(
 )
 from penstock.policies.registry import lookup
 
+broken = {}
+sys.path.insert(0, given["tests"])
+from policies.contract import CHECKS, subjects
+
+(subject,) = [subject for subject in subjects() if subject.entry.name == "heaviest"]
+for check in CHECKS:
+    try:
+        check(subject)
+    except Exception as error:
+        broken[check.__name__] = repr(error)
 try:
     names = pen.policies()["name"].to_pylist()
 except TypeError as error:
     names = [str(error)]
 print(json.dumps({
-    "examples": told, "names": names,
+    "examples": told, "names": names, "broken": broken, "checks": len(CHECKS),
     "shed": result.ledger.select(["side", "arrival", "shed_at"]).to_pylist(),
     "balanced": result.report.balanced, "policy": result.report.policy,
     "own": lookup("heaviest").own, "module": lookup("heaviest").kind.__module__,
@@ -62,7 +72,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
     site, cache = home / "site", home / "cache"
     install(site)
     (home / "examples.txt").write_text(examples(PAGE), encoding="utf-8")
-    given = {"worth": WORTH, "span": SPAN, "memory": MEMORY, "rate": RATE}
+    given = {"worth": WORTH, "span": SPAN, "memory": MEMORY, "rate": RATE, "tests": str(ROOT / "tests")}
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(home / "examples.txt"), json.dumps(given)],
@@ -122,6 +132,11 @@ def test_it_keeps_what_it_says(outside: Outside) -> None:
     got = [(row["side"], row["arrival"], row["shed_at"]) for row in outside.said["shed"]]
     assert sorted(shed_by_hand()) == sorted(got)
     assert (outside.said["policy"], outside.said["balanced"]) == (f"heaviest(rate={RATE})", True)
+
+
+def test_it_keeps_the_contract_of_all_policies(outside: Outside) -> None:
+    assert outside.said["broken"] == {}
+    assert outside.said["checks"] >= 7
 
 
 def test_nothing_compiled_for_it_is_kept(outside: Outside) -> None:

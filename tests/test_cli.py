@@ -760,6 +760,24 @@ def test_stopped_in_a_long_run_nothing_is_left(
         assert not out
 
 
+def test_stopped_while_compiling_nothing_is_left(pair: list[str], tmp_path: Path) -> None:
+    """The compiler calls back into Python where exceptions are swallowed."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    env = {**os.environ, "PENSTOCK_CACHE_DIR": str(tmp_path / "cache")}
+    words = ["--memory", "40", "--policy", "oldest", "--out", folder / "out.csv"]
+    process = child("join", *pair, *JOIN, *words, env=env)
+    while process.poll() is None and not any(folder.iterdir()):
+        time.sleep(0.01)
+    time.sleep(1)
+    if process.poll() is None:  # with the JIT off it is done by now
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (130, "", "penstock: stopped; no partial file is left\n") == (process.returncode, out, err)
+        assert not any(folder.iterdir())
+    process.communicate()
+
+
 def test_signals_are_as_before_when_a_command_is_done(penstock: Penstock, pair: list[str]) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     penstock("join", *pair, *JOIN)

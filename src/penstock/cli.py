@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 FAILED, BROKEN = 2, 1  # exit codes: the input was wrong; the doctor found something
 STOPPED = (130, 143)  # exit codes after Ctrl-C and SIGTERM
+SOON, LATER = 0.05, 2.0  # seconds until an exit is tried again: it came at a bad moment; it may have been swallowed
 WIDE = 160  # columns where there is no terminal
 SPARKS = " ▁▂▃▄▅▆▇█"
 LIVE_SECONDS = 6.0
@@ -94,13 +96,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _stoppable() -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into an exit, so that half-written files are removed on the way out."""
-
-    def stop(number: int, _frame: object) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)  # once is enough: the way out is not to be disturbed
-        raise SystemExit(128 + number)
-
     before: dict[int, Any] = {}
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)  # once is enough: the way out is not to be disturbed
+        lost = frame is not None and "llvmlite" in frame.f_code.co_filename  # its callbacks swallow exceptions
+        if hasattr(signal, "setitimer"):
+            before.setdefault(signal.SIGALRM, signal.signal(signal.SIGALRM, stop))
+            signal.setitimer(signal.ITIMER_REAL, SOON if lost else LATER)
+            if lost:
+                return
+        raise SystemExit(128 + came[0])
+
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -108,6 +118,8 @@ def _stoppable() -> Iterator[None]:
     try:
         yield
     finally:
+        if came and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for each, handler in before.items():
             signal.signal(each, handler)
 

@@ -19,6 +19,7 @@ from penstock.core.step import (
     PAIRS_FULL,
     POOL_FULL,
     SHED,
+    SPARSE,
     Batch,
     Out,
     Plan,
@@ -108,6 +109,9 @@ class WindowJoin:
                 self._ledger = np.empty((2 * self._ledger.shape[0], 5), np.int64)
             elif why == POOL_FULL:
                 self.windows = store.roomier_pool(self.windows)
+            elif why == SPARSE:
+                self.windows = store.roomier_slots(store.packed(self.windows), batch.key.size - int(done[0]))
+                self.respan()
             else:
                 break
         last = self._pairs[:, : done[1]]
@@ -121,10 +125,6 @@ class WindowJoin:
     def _reserve(self, rows: int) -> None:
         """Make room for so many new keys and tuples."""
         windows = self.windows
-        held, slots = store.live(windows), int(windows.marks[SLOTS])
-        repacked = slots > 4 * (held + rows) + FIRST_SLOTS
-        if repacked:
-            windows = store.packed(windows)
         windows = store.roomier_slots(windows, rows)
         if windows.marks[OVERFULL] + rows > windows.overfull.size and self.plan.per_key < np.iinfo(np.int64).max:
             size = 2 * (int(windows.marks[OVERFULL]) + rows)
@@ -133,7 +133,7 @@ class WindowJoin:
         if swept:
             windows = self._sweep(windows, rows)
         self.windows = windows
-        if ranks(self.policy) and (repacked or swept or 2 * windows.link.shape[0] > self.heap.worth.shape[1]):
+        if ranks(self.policy) and (swept or 2 * windows.link.shape[0] > self.heap.worth.shape[1]):
             self.rebuild_heap()
 
     def _sweep(self, windows: Windows, rows: int) -> Windows:
@@ -170,7 +170,7 @@ class WindowJoin:
         return int(self.windows.marks[LIVE + side])
 
     def respan(self) -> None:
-        """Take notice of changed spans."""
+        """Take notice of changed spans or slots."""
         if ranks(self.policy):
             self.rebuild_heap()
 

@@ -27,6 +27,7 @@ from penstock.core.windows import (
     OVERFULL,
     POS,
     ROW,
+    SLOTS,
     START,
     TICK,
     USED,
@@ -45,7 +46,7 @@ from penstock.core.windows import (
 )
 
 # why a kernel came back
-DONE, PAIRS_FULL, LEDGER_FULL, POOL_FULL = 0, 1, 2, 3
+DONE, PAIRS_FULL, LEDGER_FULL, POOL_FULL, SPARSE = 0, 1, 2, 3, 4
 # why a tuple was given up before its time; the names are the ledger's
 BUDGET, PER_KEY, LATE = 0, 1, 2
 REASONS = ("budget", "per_key", "late")
@@ -57,6 +58,7 @@ COUNTS = SHED + 2 * len(REASONS)
 SIDE, ROW_NUMBER, REASON, SHED_AT, SHED_NEXT = 0, 1, 2, 3, 4
 
 
+SPARE_SLOTS = 1024  # so many free slots are not worth a look
 # how many rows ahead memory is asked for, once the windows have outgrown the processor's caches
 FAR_AHEAD, NEAR_AHEAD, CACHED = 12, 6, 1 << 16
 
@@ -431,6 +433,9 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
         if batch.tick[i] > marks[TICK]:
             if marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
                 why = LEDGER_FULL
+                break
+            if marks[SLOTS] > 4 * (marks[LIVE] + marks[LIVE + 1]) + SPARE_SLOTS:  # here, so that no cut can show
+                why = SPARSE
                 break
             open_tick(windows, plan, batch, i)
             settle_both(windows, heap)

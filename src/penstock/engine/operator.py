@@ -161,18 +161,22 @@ class Join:
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
         left, right = self._core.push(ready.batch, ready.code)
         joined = self._joined(left, right)
-        self._pass_time()
+        if self._intake.by_rows:
+            self._core.close()  # the ticks handed over are complete
         self._settle(ready.late)
         return joined
 
-    def _pass_time(self) -> None:
-        """Close the ticks that are over, also those that had null keys only."""
+    def _pass_time(self, tick: int | None) -> None:
+        """Close the ticks before this one, also those that had null keys only.
+
+        Not after every push: what a tick of null keys lets go of would then depend on the cut.
+        """
         intake = self._intake
-        if intake.by_rows:
-            if intake.released is not None:
-                self._core.reach(intake.released, intake.counted)
-        elif intake.newest is not None:
-            self._core.advance(intake.newest)
+        if tick is not None and not intake.by_rows:
+            self._core.advance(tick)
+        elif intake.released is not None:
+            self._core.reach(intake.released, intake.counted)
+        self._settle(NO_LATE)
 
     def _joined(self, left: Ints, right: Ints) -> pa.Table:
         """Put the joined rows together, verifying keys whose codes are hashes."""
@@ -233,16 +237,16 @@ class Join:
         Rows with a time of `to` may still come. Returns the pairs that windows in rows complete by that.
         """
         tick = self.bound.clock.tick("to", to)
-        return self._step(self._intake.advance(tick))
+        joined = self._step(self._intake.advance(tick))
+        self._pass_time(self._intake.newest)
+        return joined
 
     def finish(self) -> pa.Table:
         """Close the open tick: nothing more will come. Returns the pairs that were waiting for that."""
         if self._bound is None:
             return pa.table({})
         joined = self._step(self._intake.advance(None))
-        if not self._intake.by_rows and self._intake.newest is not None:
-            self._core.advance(self._intake.newest + 1)
-            self._settle(NO_LATE)
+        self._pass_time(None if self._intake.newest is None else self._intake.newest + 1)
         return joined
 
     def resize(self, *, memory: Any = None, window: Any = None) -> None:
