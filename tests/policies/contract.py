@@ -1,7 +1,7 @@
 """What every memory policy must keep to, whatever it prefers: a list of checks that take a policy.
 
-A *subject* is a policy with options, made for a trace and the arguments of its join: REPLAY needs a schedule, and gets
-one from another run's ledger. The checks know nothing else about any policy.
+A *subject* is a policy with options, made for a trace and the arguments of its join: REPLAY needs a schedule, and
+gets one from another run's ledger. The checks know nothing else about any policy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +63,7 @@ def subjects() -> Iterator[Subject]:
         "at": [{"at": "input"}],
     }
     for entry in entries():
-        options = [{}] if entry.name != "replay" else []
+        options: list[dict[str, Any]] = [{}] if entry.name != "replay" else []
         options += [variant for name in entry.options for variant in variants.get(name, [])]
         for chosen in options:
             policy = pen.policy(entry.name, **chosen)

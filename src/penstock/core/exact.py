@@ -354,6 +354,11 @@ class ExactJoin:
         expire_both(self.rings, clock - self.plan.span)
         self.counts[EXPIRED : EXPIRED + 2] += self.rings.ends[:, LOW] - before
 
+    def close(self) -> None:
+        """End the open tick."""
+        if self.rings.tick[0] != NO_TICK:
+            self._expire(self._clock + self.plan.ahead)
+
     def advance(self, to: int) -> None:
         """End every tick before `to`."""
         if to > self.rings.tick[0]:
