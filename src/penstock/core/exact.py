@@ -354,9 +354,15 @@ class ExactJoin:
         expire_both(self.rings, clock - self.plan.span)
         self.counts[EXPIRED : EXPIRED + 2] += self.rings.ends[:, LOW] - before
 
+    @property
+    def tick(self) -> int | None:
+        """The open tick."""
+        tick = int(self.rings.tick[0])
+        return None if tick == NO_TICK else tick
+
     def close(self) -> None:
         """End the open tick."""
-        if self.rings.tick[0] != NO_TICK:
+        if self.tick is not None:
             self._expire(self._clock + self.plan.ahead)
 
     def advance(self, to: int) -> None:

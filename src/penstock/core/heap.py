@@ -291,7 +291,7 @@ def label(windows: Windows, tag: Ints, leaf: int, slot: int) -> None:
 def push(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
     """Add an entry for a leaf: to the queue if it is worth nothing, else to the heap."""
     worth = truth(policy, windows, side, slot)
-    if worth > 0.0 or not wait(windows, heap, side, leaf, slot):
+    if worth != 0.0 or not wait(windows, heap, side, leaf, slot):
         place(policy, windows, heap, side, leaf, slot, worth)
 
 
@@ -423,8 +423,9 @@ def idle_first(windows: Windows, heap: Heap, side: int) -> bool:
     """Say whether the first in the queue goes before the top of the heap."""
     if heap.marks[side, WAITING] == 0 or heap.marks[side, SIZE] == 0:
         return heap.marks[side, WAITING] > 0
-    if present(heap, side, windows.marks[CLOCK + side], 0) > 0.0:
-        return True
+    now = present(heap, side, windows.marks[CLOCK + side], 0)
+    if now != 0.0:
+        return now > 0.0
     waits, top = heap.idle[side, heap.marks[side, START]], heap.tag[side, 0]
     return waits[BORN] < top[BORN] or (waits[BORN] == top[BORN] and waits[NUMBER] < top[NUMBER])
 

@@ -161,8 +161,8 @@ class Join:
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
         left, right = self._core.push(ready.batch, ready.code)
         joined = self._joined(left, right)
-        if self._intake.by_rows:
-            self._core.close()  # the ticks handed over are complete
+        if self._intake.by_rows or self._intake.newest != self._core.tick:
+            self._core.close()  # windows in rows get whole ticks; a null key may have ended the open one
         self._settle(ready.late)
         return joined
 
