@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.operator import settings_of
-from penstock.engine.settings import Bound
+from penstock.operator.join import settings_of
+from penstock.operator.settings import Bound
 from penstock.streams.intake import NO_FLOATS, NO_INTS, Intake, Side
 from penstock.streams.workloads import uniform, zipf
 

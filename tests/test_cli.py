@@ -25,10 +25,10 @@ from penstock import cli
 from penstock.engine import demo as showing
 from penstock.engine import replay as replaying
 from penstock.engine import warmup as warming
-from penstock.engine.operator import settings_of
 from penstock.engine.pump import run
 from penstock.engine.replay import Lane, pushed, replay
 from penstock.errors import ColumnError, OrderError, PenstockError, PolicyError, TimeError
+from penstock.operator.join import settings_of
 from penstock.streams import files
 from penstock.streams.workloads import surge, zipf
 

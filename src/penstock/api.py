@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from penstock.engine import compare as comparing
 from penstock.engine import pump
-from penstock.engine.operator import Join, settings_of
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
+from penstock.operator.join import Join, settings_of
 from penstock.policies import registry
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table

@@ -186,8 +186,8 @@ def join(  # noqa: PLR0913 - one parameter an option
     as_json: AsJson = False,
 ) -> None:
     """Join two files, streaming, inside a memory budget."""
-    from penstock.engine.operator import settings_of
     from penstock.engine.replay import replay
+    from penstock.operator.join import settings_of
 
     settings = settings_of(
         {
@@ -250,7 +250,7 @@ def compare(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Score policies and budgets side by side, in one pass over two files."""
     from penstock.engine import compare as comparing
-    from penstock.engine.operator import settings_of
+    from penstock.operator.join import settings_of
     from penstock.streams import files
 
     given = _common(on, time, window, lateness, importance)

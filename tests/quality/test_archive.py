@@ -7,8 +7,8 @@ import pytest
 
 import penstock as pen
 from oracles import Arrival, Kind, Pair, exact
-from penstock.engine.operator import settings_of
-from penstock.engine.settings import Bound
+from penstock.operator.join import settings_of
+from penstock.operator.settings import Bound
 from penstock.quality.archive import archive_metric, missed
 from penstock.quality.exact import exact_pairs
 from penstock.streams.workloads import zipf

@@ -1,1 +1,1 @@
-"""Drive the core in one process: take batches, put results together, compare policies."""
+"""The embedded driver: whole tables, files, comparisons and the demo in one process."""

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.windows import Floats, Ints
-from penstock.engine.operator import COMBINED
 from penstock.engine.pump import SLICE, Progress, cuts, read_times, two_tables
-from penstock.engine.settings import Bound, Settings
 from penstock.errors import BudgetError, PolicyError
+from penstock.operator.join import COMBINED
+from penstock.operator.settings import Bound, Settings
 from penstock.policies.registry import Policy, resolve
 from penstock.streams.intake import Intake, Side
 

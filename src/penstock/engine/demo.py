@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from penstock.core.windows import Ints
 from penstock.engine.compare import compare
-from penstock.engine.operator import Join, settings_of
-from penstock.engine.settings import Settings
 from penstock.errors import InputError
+from penstock.operator.join import Join, settings_of
+from penstock.operator.settings import Settings
 from penstock.policies.registry import Policy, resolve
 from penstock.quality.books import Report
 from penstock.streams import workloads

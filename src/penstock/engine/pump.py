@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.windows import Ints
-from penstock.engine.operator import Join, as_table
-from penstock.engine.settings import SIDES, Bound, Settings
 from penstock.errors import InputError, OrderError
+from penstock.operator.join import Join, as_table
+from penstock.operator.settings import SIDES, Bound, Settings
 from penstock.quality.books import Report
 
 SLICE = 1 << 16

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from penstock.core.windows import Ints
-from penstock.engine.operator import Join
 from penstock.engine.pump import cuts, in_order
-from penstock.engine.settings import Bound, Settings
 from penstock.errors import InputError
+from penstock.operator.join import Join
+from penstock.operator.settings import Bound, Settings
 from penstock.quality.books import Report
 from penstock.streams import files
 from penstock.streams.intake import NO_INTS, reached

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from penstock.core import heap, step
 from penstock.core.jit import cache_folder
-from penstock.engine.operator import Join
 from penstock.errors import PolicyError
+from penstock.operator.join import Join
 from penstock.policies import registry
 from penstock.policies.registry import Policy
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED
 from penstock.core.windows import Floats, Ints
-from penstock.engine import saving
-from penstock.engine.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
+from penstock.operator import saving
+from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.quality.books import Estimate, Report, Sides
 from penstock.streams.intake import NO_INTS, Intake, Ready, Waiting
 from penstock.streams.payload import Payload
