@@ -1,6 +1,6 @@
 """The front door: check what is given, call one function."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -42,12 +42,14 @@ def join(  # noqa: PLR0913 - the one front door
     result is a subset of the exact join.
 
     Parameters:
-        left, right: Arrow tables or pandas DataFrames, each in order of time.
+        left, right: Arrow tables or pandas DataFrames, each in order of time; or Spark DataFrames, both
+            streaming (with a watermark on the time column) or both not.
         on: a column, a list of columns, ("left", "right"), or a list of such pairs. Null keys join nothing.
         time: the event-time column, or ("left", "right"); integers are ticks, timestamps are timestamps.
         window: a span ("10 minutes"), ``pen.rows(400)``, a number of ticks, or a pair (left, right). Half-open:
             the older row must be less than its side's span old.
-        lateness: how late a row may be and still join, in the words of `window`.
+        lateness: how late a row may be and still join, in the words of `window`; on streams of Spark the
+            watermark says it.
         memory: rows kept over both sides; "512MB" (Arrow bytes plus 96 a row, MB = 10**6); None = exact.
         split: "shared" (one pool), "fixed" (half each; the left gets the odd row), or (left_rows, right_rows).
         policy: a name or an object made by ``pen.policy``; "auto" is ``prob`` with decayed counts.
@@ -55,7 +57,8 @@ def join(  # noqa: PLR0913 - the one front door
         combine: how the importances of a pair become one: "min", "sum", "product", "max" or "mean".
         cpu: a CPU budget; not available yet.
         per_key: at most this many rows of one key and side are kept; the oldest leave first.
-        shards: on Spark only.
+        shards: on Spark, how many parts the keys are divided into, each with its part of the memory; default
+            ``spark.sql.shuffle.partitions``.
         seed: for policies that draw lots.
         how: "inner"; others are refused, since after shedding a null row could be false.
 
@@ -78,7 +81,59 @@ def join(  # noqa: PLR0913 - the one front door
     """
     arguments = dict(locals())
     del arguments["left"], arguments["right"]
-    return pump.run(left, right, settings_of(arguments), ledger="off").table
+    settings = settings_of(arguments)
+    if _is_spark(left) or _is_spark(right):
+        return _on_spark().join(left, right, settings)
+    return pump.run(left, right, settings, ledger="off").table
+
+
+def joining(right: Any, **arguments: Any) -> Callable[[Any], Any]:
+    """Make the function that joins a Spark DataFrame with `right`, for chains: ``left.transform(pen.joining(...))``.
+
+    Parameters:
+        right, arguments: as for ``penstock.join``.
+    """
+    settings = settings_of(arguments)
+    return lambda left: _on_spark().join(left, right, settings)
+
+
+def report(query: Any) -> Report:
+    """Say what the join of a streaming query has done so far, from the query's progress.
+
+    Parameters:
+        query: the StreamingQuery that ``writeStream...start()`` returned, running or ended.
+
+    Raises:
+        InputError: if no micro-batch of a join has ended yet, or the query holds several joins.
+    """
+    from penstock.spark import books  # noqa: PLC0415 - only with Spark
+
+    return books.report_of(query)
+
+
+def configure(builder: Any) -> Any:
+    """Prepare a SparkSession builder: state in RocksDB, changelog checkpoints, a Java. What is set stays.
+
+    Parameters:
+        builder: ``SparkSession.builder``, with the master already named if it is a local one: the number of
+            shuffle partitions is set to its cores.
+
+    Returns:
+        The builder.
+    """
+    from penstock.spark import session  # noqa: PLC0415 - only with Spark
+
+    return session.configure(builder)
+
+
+def _is_spark(frame: Any) -> bool:
+    return type(frame).__module__.startswith("pyspark.")
+
+
+def _on_spark() -> Any:
+    from penstock.spark import pipeline  # noqa: PLC0415 - only with Spark
+
+    return pipeline
 
 
 def run(left: Any, right: Any, **arguments: Any) -> Result:
@@ -231,9 +286,12 @@ __all__ = [
     "Result",
     "Table",
     "compare",
+    "configure",
     "join",
+    "joining",
     "policies",
     "policy",
+    "report",
     "rows",
     "run",
     "table",

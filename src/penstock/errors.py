@@ -60,6 +60,14 @@ class StateError(InputError):
     """A saved state cannot be read by this version."""
 
 
+class SessionError(InputError):
+    """A Spark session lacks what Penstock's operator needs."""
+
+
+class JavaError(InputError):
+    """Spark has no Java to run on."""
+
+
 class OutputError(PenstockError, OSError):
     """A result could not be written; nothing half-written was left behind."""
 

@@ -404,8 +404,25 @@ class ExactJoin:
 
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending."""
+        return self.held(side)[0]
+
+    def held(self, side: int) -> tuple[Ints, Ints]:
+        """Return the numbers of the rows held on one side, ascending, and what each counts from."""
         low, end = self.rings.ends[side, LOW], self.rings.ends[side, NEXT]
-        return np.sort(self.rings.row[side, np.arange(low, end) & (self.rings.code.shape[1] - 1)])
+        places = np.arange(low, end) & (self.rings.code.shape[1] - 1)
+        rows = self.rings.row[side, places]
+        order = np.argsort(rows)
+        return rows[order], self.rings.pos[side, places][order]
+
+    def adopt(self, rows: Batch, code: Ints, counts: Ints, following: Ints) -> None:  # noqa: ARG002 - as WindowJoin
+        """Take over the rows that another join held, in order of time, with its counters."""
+        if code.size:
+            self._reserve(int(np.bincount(rows.side).max()))
+            append_rows(self.rings, rows, code)
+            self._chained = False
+            self.rings.tick[0] = rows.tick[-1]
+            self._clock[:] = rows.clock[-1] if self.plan.by_rows else rows.tick[-1]
+        self.counts[:] = counts
 
     def respan(self) -> None:
         """Take notice of changed spans: they are read anew for every row."""

@@ -23,10 +23,11 @@ from penstock.core.step import (
     Batch,
     Out,
     Plan,
+    expire_before,
     step,
     step_uncached,
 )
-from penstock.core.windows import CLOCK, KEYS, LIVE, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Windows
+from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Windows
 
 FIRST_KEYS = 1024
 FIRST_SLOTS = 1024
@@ -90,6 +91,10 @@ class WindowJoin:
         marks[TICK] = max(tick, marks[TICK])
         marks[CLOCK : CLOCK + 2] = clock
         self.close()
+
+    def pass_watermark(self, to: int) -> None:
+        """Let go of the tuples that meet nobody from `to` on."""
+        expire_before(self.windows, self.plan, self.counts, to)
 
     def _run(self, batch: Batch, code: Ints, *, ends: int) -> tuple[Ints, Ints]:
         kernel = step if self.own else step_uncached
@@ -176,10 +181,28 @@ class WindowJoin:
 
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending. O(slots)."""
+        return self.held(side)[0]
+
+    def held(self, side: int) -> tuple[Ints, Ints]:
+        """Return the numbers of the rows held on one side, ascending, and what each counts from. O(slots)."""
         slots = int(self.windows.marks[SLOTS])
         bunch = self.windows.link[:slots, store.BUNCH]
-        mine = (bunch >= 0) & ((bunch & 1) == side)
-        return np.sort(self.windows.stamp[:slots, store.ROW][mine])
+        stamps = self.windows.stamp[:slots][(bunch >= 0) & ((bunch & 1) == side)]
+        order = np.argsort(stamps[:, store.ROW])
+        return stamps[order, store.ROW], stamps[order, store.POS]
+
+    def adopt(self, rows: Batch, code: Ints, counts: Ints, following: Ints) -> None:
+        """Take over the rows that another join held, all of one open tick, with its counters.
+
+        `following` are the numbers of the next row of each side. The rows do not meet: they have met already.
+        """
+        span = self.plan.span.copy()
+        self.plan.span[:] = 0
+        self.push(rows, code)
+        self.plan.span[:] = span
+        self.respan()
+        self.counts[:] = counts
+        self.windows.marks[NEXT : NEXT + 2] = following
 
     @property
     def pairs(self) -> int:

@@ -254,17 +254,49 @@ def shed(windows: Windows, out: Out, slot: int, reason: int) -> bool:
 @part
 def expire(windows: Windows, plan: Plan, counts: Ints) -> None:
     """Let go of the tuples that can meet nobody at a later tick."""
-    marks, stamp, link = windows.marks, windows.stamp, windows.link
     for side in range(2):
-        until = marks[CLOCK + side] + plan.ahead - plan.span[side]
+        expire_side(windows, counts, side, windows.marks[CLOCK + side] + plan.ahead - plan.span[side])
+
+
+@part
+def expire_side(windows: Windows, counts: Ints, side: int, until: int) -> None:
+    """Let go of the tuples of one side that count from `until` or before."""
+    stamp, link = windows.stamp, windows.link
+    slot = windows.marks[OLDEST + side]
+    while slot >= 0 and stamp[slot, POS] <= until:
+        following = link[slot, NEWER]
+        if following >= 0:
+            prefetch(windows.runs, wide(link[following, BUNCH]))
+        remove(windows, slot)
+        counts[EXPIRED + side] += 1
+        slot = following
+
+
+@kernel
+def expire_before(windows: Windows, plan: Plan, counts: Ints, watermark: int) -> None:
+    """Let go of the tuples that meet nobody from the watermark on (windows in time)."""
+    windows, plan, counts = borrowed(windows), borrowed(plan), borrowed(counts)
+    for side in range(2):
+        expire_side(windows, counts, side, watermark - plan.span[side])
+
+
+@part
+def past_due(windows: Windows, plan: Plan, pool: int) -> int:
+    """Return the oldest tuple of a pool that late rows only could still meet; -1 if there is none.
+
+    Such tuples are the first to go, whatever the policy: so a stream in order keeps the same tuples however long
+    the watermark makes windows wait for late rows.
+    """
+    if plan.ahead == 1 or plan.by_rows:
+        return wide(NONE)
+    marks, found, oldest = windows.marks, wide(NONE), 0
+    for side in range(2):
         slot = marks[OLDEST + side]
-        while slot >= 0 and stamp[slot, POS] <= until:
-            following = link[slot, NEWER]
-            if following >= 0:
-                prefetch(windows.runs, wide(link[following, BUNCH]))
-            remove(windows, slot)
-            counts[EXPIRED + side] += 1
-            slot = following
+        if slot >= 0 and pool in (-1, side):
+            pos = windows.stamp[slot, POS]
+            if pos + plan.span[side] <= marks[CLOCK + side] + 1 and (found < 0 or pos < oldest):
+                found, oldest = slot, pos
+    return found
 
 
 @part
@@ -288,7 +320,10 @@ def over_budget(policy: Any, windows: Windows, heap: Heap, plan: Plan) -> int:
         pool = -1 if left + right > plan.limit[0] else -2
     else:
         pool = 0 if left > plan.limit[0] else 1 if right > plan.limit[1] else -2
-    return choose(policy, windows, heap, pool) if pool > -2 else wide(NONE)
+    if pool == -2:
+        return wide(NONE)
+    slot = past_due(windows, plan, pool)
+    return slot if slot >= 0 else choose(policy, windows, heap, pool)
 
 
 @part

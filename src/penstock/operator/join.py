@@ -1,5 +1,7 @@
 """The push operator: batches of rows in, joined rows out, with a report, a ledger and a state."""
 
+# ruff: noqa: SLF001 - a join with other arguments takes over what this one holds
+
 import json
 import zipfile
 import zlib
@@ -9,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED
+from penstock.core.join import WindowJoin
+from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
@@ -64,6 +67,8 @@ class Join:
         self, *, schemas: tuple[pa.Schema, pa.Schema] | None = None, ledger: str = "keep", **arguments: Any
     ) -> None:
         self._settings = settings_of(arguments)
+        if self._settings.shards is not None:
+            raise InputError("shards", repr(self._settings.shards), "one process is one shard; leave it None")
         if ledger not in LEDGER:
             raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
         self._ledger_mode = ledger
@@ -241,6 +246,20 @@ class Join:
         self._pass_time(self._intake.newest)
         return joined
 
+    def watermark(self, to: Any) -> pa.Table:
+        """Say that rows older than `to` are late from now on, and let go of what only they could have met.
+
+        With ``lateness="watermark"`` nothing else makes a row late. Returns the pairs that windows in rows
+        complete by that.
+        """
+        bound = self.bound
+        tick = bound.clock.tick("to", to)
+        joined = self._step(self._intake.pass_watermark(tick))
+        if isinstance(self._core, WindowJoin) and not bound.by_rows:
+            self._core.pass_watermark(tick)
+            self._settle(NO_LATE)
+        return joined
+
     def finish(self) -> pa.Table:
         """Close the open tick: nothing more will come. Returns the pairs that were waiting for that."""
         if self._bound is None:
@@ -364,7 +383,7 @@ class Join:
         if self._bound is not None:
             intake, queue = self._intake, self._intake.waiting
             meta |= {"importance": self._importance, "collided": self._collided}
-            meta |= {"newest": intake.newest, "reached": intake.reached, "released": intake.released}
+            meta |= {name: getattr(intake, name) for name in ("newest", "reached", "released", "watermark")}
             state["core"] = saving.to_npz(self._core.arrays())
             waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
             state["intake"] = saving.to_npz({"next": intake.next, "counted": intake.counted, **waiting})
@@ -412,20 +431,80 @@ class Join:
             join._restore(meta, state)
         return join
 
+    def changed(self, *, schemas: tuple[pa.Schema, pa.Schema] | None = None, **arguments: Any) -> Self:
+        """Return a join with other arguments that goes on from the rows this one holds.
+
+        Budget, split, policy, cap, seed and the length of the window may change, and each side may get further
+        columns, null in the rows held. A new policy knows the rows held and nothing before them. What has expired
+        or was shed does not come back.
+
+        Parameters:
+            schemas: the new columns (left, right); None: as they are.
+            arguments: those of ``penstock.join`` that change.
+
+        Raises:
+            StateError: if the rows held cannot be used: another key, time, importance or kind of window, or
+                columns that are gone or of another type.
+        """
+        bound = self.bound
+        kept = {name: value for name, value in vars(self._settings).items() if name != "chosen"}
+        join = type(self)(
+            schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**kept, "policy": "auto", **arguments}
+        )
+        _same_rows(bound, join.bound)
+        join._adopt(self)
+        return join
+
+    def _adopt(self, old: "Join") -> None:
+        bound, queue = self.bound, old._intake.waiting
+        columns: list[list[Ints]] = []
+        read = []
+        for side, (known, payload) in enumerate(zip(bound.schemas, old._payload, strict=True)):
+            numbers, pos = old._core.held(side)
+            stored = np.union1d(numbers, queue.row[queue.side == side])
+            table = payload.take(stored, payload.schema.names)
+            for field in known:
+                if field.name not in table.schema.names:
+                    table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+            table = table.select(known.names)
+            self._payload[side].restore(table, stored, payload.next)
+            read.append(bound.read(side, table.take(pa.array(np.searchsorted(stored, numbers)))))
+            columns.append([np.full(numbers.size, side, np.int8), numbers, pos])
+        sides, numbers, pos = (np.concatenate(both) for both in zip(*columns, strict=True))
+        order = np.lexsort((sides, pos))
+        tick = old._core.tick
+        weight, importance = (np.concatenate([getattr(r, name) for r in read]) for name in ("weight", "importance"))
+        clock = np.tile(old._intake.counted, (sides.size if bound.by_rows else 0, 1))
+        rows = Batch(
+            sides[order],
+            np.empty(sides.size, np.int32),
+            numbers[order],
+            np.full(sides.size, tick or 0),
+            pos[order],
+            clock,
+            weight[order] if weight.size else weight,
+            importance[order] if importance.size else importance,
+        )
+        waits = np.bincount(queue.side, minlength=2)
+        code = np.concatenate([r.code for r in read])[order]
+        self._core.adopt(rows, code, old._core.counts, old._intake.next - waits)
+        lateness, self._intake = self._intake.lateness, old._intake
+        self._intake.lateness = lateness
+        self._importance, self._collided, self._sheds = old._importance, old._collided, old._sheds
+        self._settle(NO_LATE)
+
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
         self._importance, self._collided = meta["importance"], meta["collided"]
         self._core.restore(saving.from_npz(state["core"]))
         arrays = saving.from_npz(state["intake"])
         intake = self._intake
-        intake.newest, intake.reached, intake.released = meta["newest"], meta["reached"], meta["released"]
+        intake.newest, intake.reached = meta["newest"], meta["reached"]
+        intake.released, intake.watermark = meta["released"], meta["watermark"]
         intake.next, intake.counted = arrays["next"], arrays["counted"]
         intake.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
-        rows = []
-        for name in SIDES:
+        for payload, name in zip(self._payload, SIDES, strict=True):
             numbers = saving.from_npz(state[f"numbers_{name}"])
-            table = saving.from_ipc(state[f"rows_{name}"])
-            rows.append(Payload.restored(table, numbers["numbers"], int(numbers["next"])))
-        self._payload = (rows[0], rows[1])
+            payload.restore(saving.from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"]))
         self._sheds = [saving.from_ipc(state["ledger"])] if "ledger" in state else []
 
 
@@ -440,6 +519,27 @@ def settings_of(arguments: dict[str, Any]) -> Settings:
     if missing:
         raise InputError(missing[0], "nothing", "this argument is required")
     return Settings(**arguments)
+
+
+def _same_rows(old: Bound, new: Bound) -> None:
+    """Raise unless the rows that one join holds can go on in another."""
+    for what, before, after in (
+        ("on", old.keys, new.keys),
+        ("on", old.coder, new.coder),
+        ("time", old.time, new.time),
+        ("time", old.clock, new.clock),
+        ("importance", old.importance, new.importance),
+        ("window", "rows" if old.by_rows else "time", "rows" if new.by_rows else "time"),
+    ):
+        if before != after:
+            raise StateError(what, repr(after), f"the rows held were joined with {before!r}: start afresh")
+    for side, name in enumerate(SIDES):
+        for field in old.schemas[side]:
+            if field not in list(new.schemas[side]):
+                raise StateError(name, f"columns without {field}", "the rows held have it: start afresh")
+        for field in new.schemas[side]:
+            if field not in list(old.schemas[side]) and not field.nullable:
+                raise StateError(name, f"a new column {field}", "the rows held would have nulls in it")
 
 
 def as_table(rows: Any, name: str) -> pa.Table | None:

@@ -18,10 +18,11 @@ from penstock.policies.registry import Policy, Setting, lookup, resolve
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_ROWS, Side
 from penstock.streams.keys import Coder, common_type
 from penstock.streams.payload import row_bytes
-from penstock.streams.times import Clock, Rows, common_clock
+from penstock.streams.times import LIMIT, Clock, Rows, common_clock
 
 SIDES = ("left", "right")
 COMBINE = ("min", "sum", "product", "max", "mean")
+WATERMARK = "watermark"  # as lateness: the driver says what is late
 UNLIMITED = int(np.iinfo(np.int64).max)
 ROW_BYTES = 96  # what the core holds per row beside the Arrow bytes: slot, run entry, its share of key and order
 BYTES = {
@@ -62,8 +63,8 @@ class Settings:
             raise InputError("how", repr(self.how), "only inner joins: after shedding, a null row could be false")
         if self.cpu is not None:
             raise InputError("cpu", repr(self.cpu), "a CPU budget is not available yet; leave it None")
-        if self.shards is not None:
-            raise InputError("shards", repr(self.shards), "one process is one shard; leave it None")
+        if self.shards is not None and not _is_count(self.shards):
+            raise InputError("shards", repr(self.shards), "give at least 1, or None")
         if self.per_key is not None and (isinstance(self.per_key, bool) or int(self.per_key) < 1):
             raise BudgetError("per_key", repr(self.per_key), "give at least 1 row a key and side, or None")
         if self.combine not in COMBINE:
@@ -164,7 +165,7 @@ class Bound:
             for side in range(2):
                 weighs(self.schemas[side], self.importance[side], side)
         self.by_rows, self.span = self.spans(settings.window)
-        self.lateness = self.clock.ticks("lateness", settings.lateness)
+        self.lateness = LIMIT if settings.lateness == WATERMARK else self.clock.ticks("lateness", settings.lateness)
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
         self.layout, self.schema = self._layout()
 

@@ -11,6 +11,7 @@ from penstock.core.windows import Floats, Ints
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_FLOATS: Floats = np.empty(0, np.float64)
 NO_CLOCK: Ints = np.empty((0, 2), np.int64)
+NO_WATERMARK = -(1 << 62)  # before any time
 
 
 class Side(NamedTuple):
@@ -59,14 +60,15 @@ class Intake:
     Within a push, rows are ordered by the newest timestamp their side has shown, left first: in-order sides are
     merged by time, and a late row stays behind the rows it came after.
 
-    A row is late if it is older than the newest row seen before it by more than `lateness`. Windows in rows need
-    whole ticks: their rows wait until no row of their tick can come any more.
+    A row is late if it is older than the newest row seen before it by more than `lateness`, or older than the
+    watermark. Windows in rows need whole ticks: their rows wait until no row of their tick can come any more.
     """
 
     def __init__(self, lateness: int, *, by_rows: bool) -> None:
         self.lateness = lateness
         self.by_rows = by_rows
         self.newest: int | None = None
+        self.watermark = NO_WATERMARK  # rows older than this are late
         self.reached: list[int | None] = [None, None]  # the newest timestamp of each side
         self.next = np.zeros(2, np.int64)  # number of the next row of each side
         self.counted = np.zeros(2, np.int64)  # rows of each side that have left the queue
@@ -96,7 +98,7 @@ class Intake:
             masks = [np.ones(n, np.bool_) if s.valid is None else s.valid for s, n in zip(sides, sizes, strict=True)]
             valid = _merged(masks, order)
         self.newest = int(tick[-1])
-        is_late = ts < before - self.lateness
+        is_late = ts < np.maximum(before - self.lateness, self.watermark)
         late = np.empty((0, 3), np.int64)
         keep = ~is_late
         if is_late.any():
@@ -139,12 +141,17 @@ class Intake:
             self.newest = to
         return self._release(nothing_waits(), np.empty((0, 3), np.int64), everything=to is None)
 
+    def pass_watermark(self, to: int) -> Ready:
+        """Let no row older than `to` in any more, releasing what waited for that."""
+        self.watermark = max(self.watermark, to)
+        return self._release(nothing_waits(), np.empty((0, 3), np.int64))
+
     def _release(self, arrived: Waiting, late: Ints, *, everything: bool = False) -> Ready:
         """Queue what arrived and hand out the ticks that are complete."""
         both = [np.concatenate(columns) for columns in zip(self.waiting, arrived, strict=True)]
         queue = Waiting(*both)
-        bar = None if everything or self.newest is None else self.newest - self.lateness
-        ready = np.ones(queue.ts.size, np.bool_) if bar is None else queue.ts < bar
+        bar = self.watermark if self.newest is None else max(self.newest - self.lateness, self.watermark)
+        ready = np.ones(queue.ts.size, np.bool_) if everything else queue.ts < bar
         order = np.flatnonzero(ready)
         order = order[np.lexsort((queue.row[order], queue.side[order], queue.ts[order]))]
         self.waiting = Waiting(*(column[~ready] if column.size else column for column in queue))

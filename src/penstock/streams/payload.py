@@ -117,15 +117,12 @@ class Payload:
                 group = [merged._replace(rows=merged.rows.combine_chunks())]
             self._chunks.append(group[0])
 
-    @classmethod
-    def restored(cls, rows: pa.Table, numbers: Ints, following: int) -> "Payload":
-        """Return the payload that held these rows; the next one to come has the number `following`."""
-        payload = cls(rows.schema)
-        if rows.num_rows:
-            payload._chunks.append(Chunk(rows, int(numbers[0]), numbers))
-            payload.stored = rows.num_rows
-        payload.next = following
-        return payload
+    def restore(self, rows: pa.Table, numbers: Ints, following: int) -> None:
+        """Hold these rows; the next one to come has the number `following`."""
+        self._chunks = [Chunk(rows, int(numbers[0]), numbers)] if rows.num_rows else []
+        self._whole = None
+        self.stored = rows.num_rows
+        self.next = following
 
 
 def row_bytes(rows: pa.Table) -> Ints:

@@ -1,0 +1,66 @@
+"""Carry the books of the shards out with the results, and fold them into a report."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.core.step import REASONS
+from penstock.errors import InputError
+from penstock.operator.settings import SIDES
+from penstock.quality.books import Estimate, Report, Sides
+
+OBSERVED = "penstock"  # how the names of a join's observed metrics begin
+PER_SIDE = ("arrivals", "live", "expired", *(f"shed_{reason}" for reason in REASONS))
+WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
+NAMES = (*(f"{name}_{side}" for name in PER_SIDE for side in SIDES), *WHOLE)
+BOOKS_DDL = ", ".join([*(f"{name} long" for name in NAMES), "importance double"])  # JSON with these fields
+
+
+def books_of(report: Report) -> str:
+    """Return the books of one shard as JSON."""
+    values: dict[str, int | float | None] = {name: getattr(report, name) for name in WHOLE}
+    for at, side in enumerate(SIDES):
+        for name in ("arrivals", "live", "expired"):
+            values[f"{name}_{side}"] = getattr(report, name)[at]
+        for reason in REASONS:
+            values[f"shed_{reason}_{side}"] = report.shed[reason][at]
+    values["importance"] = report.importance
+    return json.dumps(values)
+
+
+def report_of(query: Any) -> Report:
+    """Return the report of the one join in a streaming query, as of its last micro-batch with rows.
+
+    Raises:
+        InputError: if there is none yet, or more than one join.
+    """
+    for progress in reversed(query.recentProgress):
+        known = {name: row for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)}
+        told = {name: row for name, row in known.items() if row["pairs"] is not None}
+        if len(known) > 1:
+            raise InputError("query", f"{len(known)} joins in one query", "report on queries with one join each")
+        for row in told.values():
+            return _folded(row.asDict())
+    raise InputError("query", "no micro-batch of a join that has ended", "wait for the first one")
+
+
+def _folded(totals: Mapping[str, Any]) -> Report:
+    """Return the books of all shards, summed, as a report."""
+    policy = totals["policy"]
+    both = {name: Sides(*(int(totals[f"{name}_{side}"] or 0) for side in SIDES)) for name in PER_SIDE}
+    pairs = int(totals["pairs"] or 0)
+    exact = policy == "exact"
+    return Report(
+        policy=policy,
+        arrivals=both["arrivals"],
+        live=both["live"],
+        expired=both["expired"],
+        shed={reason: both[f"shed_{reason}"] for reason in REASONS},
+        pairs=pairs,
+        importance=totals["importance"],
+        exact_estimate=Estimate(pairs, pairs, pairs) if exact else None,
+        recall=Estimate(1.0, 1.0, 1.0) if exact else None,
+        memory_rows=int(totals["memory_rows"] or 0),
+        memory_bytes=int(totals["memory_bytes"] or 0),
+        comparisons=int(totals["comparisons"] or 0),
+    )

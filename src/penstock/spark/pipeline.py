@@ -1,0 +1,131 @@
+"""Build the DataFrame of a join: packed, shuffled by shard, joined, with the books beside the rows."""
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import MapType
+
+from penstock.errors import BudgetError, ColumnError, InputError, TimeError
+from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget
+from penstock.spark import backtest, packing, session
+from penstock.spark.books import BOOKS_DDL, NAMES, OBSERVED
+from penstock.spark.processor import Processor
+from penstock.spark.task import BOOK_COLUMN, KIND, ROW, Task, output_schema
+
+DELAY = "spark.watermarkDelayMs"  # what withWatermark leaves in a column's metadata
+_numbers = itertools.count(1)
+
+
+def join(left: Any, right: Any, settings: Settings) -> Any:
+    """Join two DataFrames, both streaming or both not; lazy, like every transformation.
+
+    Raises:
+        InputError: if the inputs cannot be joined as asked, before anything runs.
+    """
+    for name, frame in zip(SIDES, (left, right), strict=True):
+        if not hasattr(frame, "isStreaming"):
+            raise InputError(name, type(frame).__name__, "give two Spark DataFrames, or none")
+    streaming = [frame.isStreaming for frame in (left, right)]
+    if streaming[0] != streaming[1]:
+        kinds = " and ".join("streaming" if one else "batch" for one in streaming)
+        raise InputError("right", f"{kinds} DataFrames", "give two streaming or two batch DataFrames")
+    schemas = (arrow_schema(left, "left"), arrow_schema(right, "right"))
+    arguments = {
+        name: value for name, value in vars(settings).items() if name not in {"chosen", "shards", "how", "cpu"}
+    }
+    if streaming[0]:
+        arguments["lateness"] = WATERMARK
+    bound = Bound(Settings(**arguments), *schemas)
+    if streaming[0]:
+        session.check(left.sparkSession)
+        _has_watermarks(bound, left, right)
+    shards = _shards(settings, bound, left.sparkSession)
+    task = Task(arguments, schemas, shares(settings, shards))
+    frames = (_fingerprinted(left), _fingerprinted(right))
+    raw = _streamed(frames, bound, task) if streaming[0] else backtest.joined(frames, bound, task)
+    name = f"{OBSERVED}_{next(_numbers)}"
+    books = F.from_json(F.col(BOOK_COLUMN), BOOKS_DDL)
+    totals = [F.sum(books[field]).alias(field) for field in (*NAMES, "importance")]
+    policy = "exact" if bound.unit == "none" else str(settings.chosen)
+    observed = raw.observe(name, F.lit(policy).alias("policy"), *totals)
+    return observed.where(F.col(KIND) == ROW).select(*(F.col(f"`{field.name}`") for field in bound.schema))
+
+
+def arrow_schema(frame: Any, name: str) -> pa.Schema:
+    """Return the Arrow schema in which a DataFrame's rows come."""
+    try:
+        return to_arrow_schema(frame.schema, timezone="UTC")
+    except Exception as error:
+        raise ColumnError(name, frame.schema.simpleString(), f"a column's type does not travel: {error}") from error
+
+
+def _has_watermarks(bound: Bound, left: Any, right: Any) -> None:
+    for name, frame, column in zip(SIDES, (left, right), bound.time, strict=True):
+        kind = frame.schema[column].dataType.simpleString()
+        if not kind.startswith("timestamp"):
+            want = "streams need event time: use timestamp_seconds(column) and a watermark on it"
+            raise TimeError(f"time={column!r}", f"{kind} on the {name}", want)
+        if DELAY not in (frame.schema[column].metadata or {}):
+            want = f'say how late rows may be: {name} = {name}.withWatermark("{column}", "10 minutes")'
+            raise TimeError(f"time={column!r}", f"no watermark on the {name}", want)
+
+
+def _shards(settings: Settings, bound: Bound, spark: Any) -> int:
+    if bound.by_rows:
+        if settings.shards not in {None, 1}:
+            want = "windows in rows count over the whole stream: they run on one shard; leave it None"
+            raise InputError("shards", str(settings.shards), want)
+        return 1
+    return settings.shards or int(spark.conf.get("spark.sql.shuffle.partitions"))
+
+
+def shares(settings: Settings, shards: int) -> list[tuple[Any, Any]]:
+    """Return memory and split of each shard: equal parts, the first shards get what is left over."""
+    unit, limit, shared = budget(settings.memory, settings.split)
+    if unit == "none":
+        return [(None, settings.split)] * shards
+    parts = [[total // shards + (at < total % shards) for at in range(shards)] for total in limit]
+    if min(map(min, parts)) < 1:
+        want = f"each of the {shards} shards needs some: give more, or fewer shards="
+        raise BudgetError("memory", repr(settings.memory), want)
+    if unit == "bytes":
+        sums = [a if shared else a + b for a, b in zip(*parts, strict=True)]
+        return [(f"{size}B", settings.split) for size in sums]
+    if shared:
+        return [(rows, "shared") for rows in parts[0]]
+    return [(a + b, (a, b)) for a, b in zip(*parts, strict=True)]
+
+
+def _fingerprinted(frame: Any) -> Any:
+    """Add a hash of every row's content: it orders rows of one moment alike in every run."""
+    columns = [
+        F.to_json(F.col(f"`{field.name}`")) if _has_map(field.dataType) else F.col(f"`{field.name}`")
+        for field in frame.schema
+    ]
+    return frame.withColumn(packing.FINGERPRINT, F.xxhash64(*columns))
+
+
+def _has_map(kind: Any) -> bool:
+    inner = [getattr(kind, "elementType", None), *(field.dataType for field in getattr(kind, "fields", ()))]
+    return isinstance(kind, MapType) or any(_has_map(part) for part in inner if part is not None)
+
+
+def _streamed(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
+    packed = [
+        frame.mapInArrow(packing.packer(bound, side, task.shards), packing.PACKED_DDL)
+        for side, frame in enumerate(frames)
+    ]
+    return (
+        packed[0]
+        .union(packed[1])
+        .groupBy("shard")
+        .transformWithStateInPandas(
+            Processor(task),
+            outputStructType=from_arrow_schema(output_schema(bound.schema)),
+            outputMode="Append",
+            timeMode="EventTime",
+        )
+    )

@@ -1,0 +1,125 @@
+"""Run one shard's micro-batch inside Spark's ``transformWithState``."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.streaming import StatefulProcessor
+
+from penstock.errors import StateError
+from penstock.operator.join import Join
+from penstock.spark import cache
+from penstock.spark.books import books_of
+from penstock.spark.packing import unpacked
+from penstock.spark.shards import shard_ids
+from penstock.spark.state import Head, Store, entry_of, play
+from penstock.spark.task import Task, output
+
+MILLISECOND = 1000  # microseconds, Spark's ticks
+
+
+class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without types
+    """Joins the rows of a shard, one micro-batch at a time."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def init(self, handle: Any) -> None:
+        """Name the state variables; Spark calls this in every task, and once on the driver."""
+        self.handle = handle
+        self.store = Store(handle)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Join the rows of a micro-batch, write the state, then hand the results over."""
+        blobs = [pair for part in rows for pair in zip(part["side"], part["data"], strict=True)]
+        identity, watermark = int(key[0]), timerValues.getCurrentWatermarkInMs()
+        shard = shard_ids(self.task.shards).index(identity)
+        head = self.store.head()
+        if head is None:
+            head, engine = self._begun(shard, watermark)
+        else:
+            engine = self._resumed(head, shard, identity)
+        sides = [
+            unpacked(engine.bound, side, [data for at, data in blobs if at == side and data]) for side in range(2)
+        ]
+        # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it.
+        bar = None if head.watermark is None else head.watermark * MILLISECOND + 1
+        entry = entry_of(sides[0], sides[1], bar)
+        joined = play(engine, entry)
+        head.watermark = watermark
+        self.store.append(head, entry)
+        if self.store.crowded(head):
+            self.store.snapshot(head, engine)
+        self.store.commit(head)
+        engine.ledger()
+        books = books_of(engine.report())
+        cache.leave(_name(head, identity), head.stamp, engine)
+        return _frames(output(engine.bound, joined, books))
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,  # noqa: ARG002
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: ARG002, N803
+    ) -> Iterator[pd.DataFrame]:
+        """Note the watermark, also of micro-batches without rows: the next one judges lateness by it."""
+        watermark = timerValues.getCurrentWatermarkInMs()
+        head = self.store.head()
+        if head is not None and head.watermark != watermark:
+            head.watermark = watermark
+            self.store.write(head)
+        self.handle.registerTimer(watermark + 1)
+        return iter(())
+
+    def close(self) -> None:
+        """Let go of nothing: what outlives a call is in the cache."""
+
+    def _begun(self, shard: int, watermark: int) -> tuple[Head, Join]:
+        """Return the head and the engine of a shard's first micro-batch."""
+        context = TaskContext.get()
+        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+        if batch is not None and int(batch) > 0:  # every shard hears of every micro-batch, so of the first one too
+            want = "this checkpoint was written with another number of shards: give that, or a new checkpoint"
+            raise StateError("shards", str(self.task.shards), want)
+        engine = self.task.engine(shard)
+        head = Head(self.task.saved(shard), self.task.shards)
+        self.store.snapshot(head, engine)
+        self.handle.registerTimer(watermark + 1)
+        return head, engine
+
+    def _resumed(self, head: Head, shard: int, identity: int) -> Join:
+        """Return the engine as the last micro-batch left it, with the arguments of today."""
+        if head.shards != self.task.shards:
+            want = f"this checkpoint was written with shards={head.shards}: give that, or a new checkpoint"
+            raise StateError("shards", str(self.task.shards), want)
+        engine = self.store.engine(head, _name(head, identity))
+        today = self.task.saved(shard)
+        if head.arguments == today:
+            return engine
+        engine = engine.changed(schemas=self.task.schemas, **self.task.arguments_of(shard))
+        head.arguments = today
+        self.store.snapshot(head, engine)
+        return engine
+
+
+def _name(head: Head, identity: int) -> str:
+    return f"{head.join}-{identity}"
+
+
+def _frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+    """Return Arrow batches as pandas, flat columns without copying them."""
+    for batch in batches:
+        yield pd.DataFrame({name: _series(batch.column(name)) for name in batch.schema.names})
+
+
+def _series(column: pa.Array) -> Any:
+    if pa.types.is_nested(column.type):  # Spark reads these as Python objects
+        return pd.Series(column.to_pylist(), dtype=object)
+    return pd.arrays.ArrowExtensionArray(pa.chunked_array([column]))

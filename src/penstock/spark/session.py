@@ -1,0 +1,49 @@
+"""Give a Spark session what Penstock's state needs, without touching what the user chose."""
+
+import os
+import sys
+from typing import Any
+
+from penstock.errors import SessionError
+from penstock.spark import java
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def configure(builder: Any) -> Any:
+    """Return a SparkSession builder with what Penstock needs; options already set stay as they are."""
+    given = dict(getattr(builder, "_options", {}))
+    wanted = {PROVIDER: ROCKSDB, CHANGELOG: "true"}
+    cores = _local_cores(str(given.get("spark.master", "")))
+    if cores:  # a shard for each core; 200 partitions, Spark's default, are 200 tasks a micro-batch
+        wanted[PARTITIONS] = str(cores)
+    for name, value in wanted.items():
+        if name not in given:
+            builder = builder.config(name, value)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "spark.remote" not in given:
+        java.ensure()
+    return builder
+
+
+def _local_cores(master: str) -> int | None:
+    """Return the cores of a local master such as local[2], local[*] or local[2,4]."""
+    if not master.startswith("local") or master.startswith("local-cluster"):
+        return None
+    inside = master.removeprefix("local").strip("[]").split(",")[0]
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
+
+
+def check(spark: Any) -> None:
+    """Raise unless a session keeps state where Penstock's operator can.
+
+    Raises:
+        SessionError: if it does not.
+    """
+    provider = spark.conf.get(PROVIDER, "")
+    if "RocksDB" not in provider:
+        want = "build the session with pen.configure(SparkSession.builder), or set it to " + ROCKSDB
+        raise SessionError(PROVIDER, provider.rpartition(".")[2] or "nothing", want)

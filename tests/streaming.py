@@ -1,0 +1,55 @@
+"""Play tables as streams of files, and collect what comes out of a streaming query."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def write_batches(table: pa.Table, folder: Path, cuts: list[int]) -> None:
+    """Write a table as one file a micro-batch, cut before these rows; empty cuts make no file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ends = [0, *cuts, table.num_rows]
+    first = time.time() - 10_000
+    for number, (low, high) in enumerate(zip(ends, ends[1:], strict=False)):
+        path = folder / f"{number:05}.parquet"
+        pq.write_table(table[low:high], path)
+        os.utime(path, (first + number, first + number))  # the file source takes files in order of their age
+
+
+def read_stream(spark: Any, folder: Path, *, time: str | None = "ts", delay: str = "10 seconds") -> Any:
+    """Return the stream of a folder of files, a file each micro-batch, with a watermark."""
+    schema = spark.read.parquet(str(folder)).schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return stream if time is None else stream.withWatermark(time, delay)
+
+
+def run_to_end(joined: Any, out: Path, checkpoint: Path, *, mode: str = "append") -> Any:
+    """Run a streaming DataFrame over all there is into Parquet files; returns the ended query."""
+    query = (
+        joined.writeStream.format("parquet")
+        .outputMode(mode)
+        .option("path", str(out))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def counted(frame: Any, columns: list[str] | None = None) -> Counter[tuple[Any, ...]]:
+    """Return the rows of a DataFrame or an Arrow table as a multiset."""
+    table = frame if isinstance(frame, pa.Table) else frame.toArrow()
+    table = table.select(columns or sorted(table.schema.names))
+    return Counter(zip(*(map(repr, _plain(column)) for column in table.columns), strict=True))
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):  # moments, whatever the time zone they are shown in
+        return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    return column.to_pylist()
