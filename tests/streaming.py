@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ def write_batches(table: pa.Table, folder: Path, cuts: list[int]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     ends = [0, *cuts, table.num_rows]
     first = time.time() - 10_000
-    for number, (low, high) in enumerate(zip(ends, ends[1:], strict=False)):
+    for number, (low, high) in enumerate(pairwise(ends)):
         path = folder / f"{number:05}.parquet"
         pq.write_table(table[low:high], path)
         os.utime(path, (first + number, first + number))  # the file source takes files in order of their age
