@@ -22,13 +22,13 @@ import pytest
 
 import penstock as pen
 from penstock import cli
-from penstock.engine import demo as showing
 from penstock.engine import replay as replaying
 from penstock.engine import warmup as warming
 from penstock.engine.pump import run
 from penstock.engine.replay import Lane, pushed, replay
 from penstock.errors import ColumnError, OrderError, PenstockError, PolicyError, TimeError
 from penstock.operator.join import settings_of
+from penstock.report import demo as showing
 from penstock.streams import files
 from penstock.streams.workloads import surge, zipf
 
@@ -483,7 +483,7 @@ def test_doctor_finds_a_cache_that_cannot_be_written() -> None:
 
 # --- demo ---------------------------------------------------------------------------------------------------------
 
-DEMO = ["demo", "--rows", "6000", "--memory", "300", "--seed", "4", "--policy", "oldest"]
+DEMO = ["demo", "--engine", "embedded", "--rows", "6000", "--memory", "300", "--seed", "4", "--policy", "oldest"]
 
 
 def test_demo_measures_against_the_exact_join(penstock: Penstock) -> None:
@@ -524,7 +524,10 @@ def test_demo_on_a_terminal_is_alive() -> None:
 
 
 def test_demo_without_rows(penstock: Penstock) -> None:
-    assert penstock("demo", "--rows", "0", "--policy", "oldest", "--json").document["recall"] == 1
+    assert (
+        penstock("demo", "--engine", "embedded", "--rows", "0", "--policy", "oldest", "--json").document["recall"]
+        == 1
+    )
 
 
 # --- terminals and pipes ------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -25,19 +26,19 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import __version__
-from penstock.errors import BudgetError, ColumnError, InputError, PenstockError, PolicyError, TimeError
+from penstock.errors import BudgetError, ColumnError, PenstockError, PolicyError, TimeError
 
 if TYPE_CHECKING:
-    from penstock.engine.demo import Demo, Moment
     from penstock.policies.registry import Policy
     from penstock.quality.books import Report
+    from penstock.report.demo import Demo, Moment
 
 FAILED, BROKEN = 2, 1  # exit codes: the input was wrong; the doctor found something
 STOPPED = (130, 143)  # exit codes after Ctrl-C and SIGTERM
 SOON, LATER = 0.05, 2.0  # seconds until an exit is tried again: it came at a bad moment; it may have been swallowed
 WIDE = 160  # columns where there is no terminal
 SPARKS = " ▁▂▃▄▅▆▇█"
-LIVE_SECONDS = 6.0
+LIVE_SECONDS = {"embedded": 6.0, "spark": 15.0}  # how long the demo's streams take to arrive
 
 app = typer.Typer(
     name="penstock",
@@ -325,26 +326,28 @@ def demo(
     policy: Annotated[str, typer.Option(help="Who is given up: name, or name:option=value,...")] = "auto",
     seconds: Annotated[
         float | None,
-        typer.Option(help="How long the streams take to arrive; default 6 on a terminal, else 0."),
+        typer.Option(help="How long the streams take to arrive; default 15 on Spark, 6 on a terminal, else 0."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="Where it runs: embedded.")] = "embedded",
+    engine: Annotated[
+        str | None, typer.Option(help="Where it runs: spark, or embedded; default spark where it is installed.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Watch a join of two live streams survive a surge, and see what the budget cost."""
-    if engine != "embedded":
-        raise InputError("engine", repr(engine), 'give "embedded"')
-    from penstock.engine import demo as showing
     from penstock.engine import warmup as warming
     from penstock.policies.registry import resolve
+    from penstock.report import demo as showing
 
     chosen, budget = resolve(policy_of(policy)), memory_of(memory)
     if budget is None:
         raise BudgetError("memory", repr(memory), "give the demo a budget, e.g. 2000")
     screen = _screen()
     live = screen.is_terminal and not as_json
-    pace = (LIVE_SECONDS if live else 0.0) if seconds is None else seconds
-    showing.checked(rows=rows, memory=budget, seed=seed, policy=chosen, seconds=pace)
-    wanted = dict.fromkeys(name for name in (warming.name_of(chosen), *showing.RIVALS) if name is not None)
+    where = engine or ("spark" if find_spec("pyspark") else "embedded")
+    watched = live or where == "spark"
+    pace = (LIVE_SECONDS.get(where, 0.0) if watched else 0.0) if seconds is None else seconds
+    showing.checked(engine=where, rows=rows, memory=budget, seed=seed, policy=chosen, seconds=pace)
+    wanted = dict.fromkeys(name for name in (warming.name_of(chosen), *showing.RIVALS[where]) if name is not None)
     cold = [name for name in wanted if not warming.is_warm(name)]
     begin = time.perf_counter()
     _warm(list(wanted))
@@ -353,6 +356,7 @@ def demo(
     display = _Display(screen, rows=rows, memory=memory, window=showing.WINDOW, policy=str(chosen)) if live else None
     with display or nullcontext():
         shown = showing.demo(
+            engine=where,
             rows=rows,
             memory=budget,
             seed=seed,
@@ -600,6 +604,9 @@ def _show_demo(screen: Console, shown: "Demo") -> None:
         f"budget {size}: held at most {shown.held_rows:,} rows, those of the open tick included; "
         f"an exact join needs {shown.exact_rows:,}"
     )
+    if shown.engine == "spark":
+        screen.print(f"{arrivals:,} rows, {shown.busy:.0f} s on a local Spark, its start included")
+        return
     speed = arrivals / max(shown.busy, 1e-9)
     screen.print(f"{arrivals:,} rows took the join {shown.busy:.2f} s: {speed:,.0f} a second")
     rows = [

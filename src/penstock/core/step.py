@@ -26,6 +26,7 @@ from penstock.core.windows import (
     OLDEST,
     OVERFULL,
     POS,
+    REACHED,
     ROW,
     SLOTS,
     START,
@@ -97,6 +98,7 @@ class Plan(NamedTuple):
     shared: int  # 1: limit[0] is for both sides together
     by_rows: int  # 1: windows in rows
     ahead: int  # a tuple leaves once pos + span <= clock + ahead
+    patient: int  # 1: for that, the clock is the newest row of the side that is behind
     per_key: int  # most tuples of one key and side
 
 
@@ -254,8 +256,11 @@ def shed(windows: Windows, out: Out, slot: int, reason: int) -> bool:
 @part
 def expire(windows: Windows, plan: Plan, counts: Ints) -> None:
     """Let go of the tuples that can meet nobody at a later tick."""
+    marks = windows.marks
+    behind = min(marks[REACHED], marks[REACHED + 1])
     for side in range(2):
-        expire_side(windows, counts, side, windows.marks[CLOCK + side] + plan.ahead - plan.span[side])
+        clock = behind if plan.patient else marks[CLOCK + side]
+        expire_side(windows, counts, side, clock + plan.ahead - plan.span[side])
 
 
 @part
@@ -287,7 +292,7 @@ def past_due(windows: Windows, plan: Plan, pool: int) -> int:
     Such tuples are the first to go, whatever the policy: so a stream in order keeps the same tuples however long
     the watermark makes windows wait for late rows.
     """
-    if plan.ahead == 1 or plan.by_rows:
+    if (plan.ahead == 1 and not plan.patient) or plan.by_rows:
         return wide(NONE)
     marks, found, oldest = windows.marks, wide(NONE), 0
     for side in range(2):
@@ -485,6 +490,7 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
             why = POOL_FULL
             break
         marks[NEXT + side] = batch.row[i] + 1
+        marks[REACHED + side] = max(marks[REACHED + side], batch.pos[i])
         if count > 0:
             at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
             n = probe(windows, plan, out, side, other, at, batch.row[i], n)

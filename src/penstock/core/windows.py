@@ -35,11 +35,12 @@ BUNCH, PLACE, OLDER, NEWER = 0, 1, 2, 3
 START, HEAD, COUNT, ALIVE = 0, 1, 2, 3
 # entries of `marks`; those that end in a plural are one per side
 KEYS, SLOTS, FREE, TOP, TICK, OVERFULL = 0, 1, 2, 3, 4, 5
-OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT = 6, 8, 10, 12, 14, 16
-MARKS = 18
+OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT, REACHED = 6, 8, 10, 12, 14, 16, 18
+MARKS = 20
 
 NONE = -1
 NO_TICK = np.iinfo(np.int64).min
+NEVER = -(1 << 61)  # before any time, and far enough from the end of the numbers to be reckoned with
 SIZES = 31
 FAR_AHEAD = 16  # rows between asking for memory and using it
 SMALL = 2  # the first block of a run has room for 2**SMALL tuples
@@ -70,6 +71,7 @@ def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int)
     marks[TICK] = NO_TICK
     marks[OLDEST : OLDEST + 2] = NONE
     marks[NEWEST : NEWEST + 2] = NONE
+    marks[REACHED : REACHED + 2] = NEVER
     return Windows(
         table=np.full(4 * keys, NONE, np.int32),
         code=np.empty(keys, np.int64),

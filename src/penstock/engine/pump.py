@@ -73,7 +73,7 @@ def run(left: Any, right: Any, settings: Settings, *, ledger: str, progress: Pro
     op = Join(
         schemas=(left_table.schema, right_table.schema),
         ledger=ledger,
-        **{name: value for name, value in vars(settings).items() if name != "chosen"},
+        **settings.arguments(),
     )
     table = pa.concat_tables(list(pump(op, left_table, right_table, progress)))
     return Result(table.to_pandas() if to_pandas else table, op.report(), op.ledger())

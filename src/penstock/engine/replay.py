@@ -70,7 +70,7 @@ def replay(
     if out is not None and ledger is not None and Path(out).resolve() == Path(ledger).resolve():
         raise InputError("ledger", ledger, "the result goes to that file: give another")
     schemas = files.schema(left).remove_metadata(), files.schema(right).remove_metadata()
-    arguments = {name: value for name, value in vars(settings).items() if name != "chosen"}
+    arguments = settings.arguments()
     op = Join(schemas=schemas, ledger="off" if ledger is None else "keep", **arguments)
     lanes = Lane(left, 0, op.bound, batch), Lane(right, 1, op.bound, batch)
     counts = [row_count(path) for path in (left, right)]

@@ -92,7 +92,7 @@ class Join:
             return
         bound = Bound(self._settings, left, right)
         self._core = bound.core(bound.plan())
-        self._intake = Intake(bound.lateness, by_rows=bound.by_rows)
+        self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient)
         self._payload = (Payload(left), Payload(right))
         self._importance = 0.0
         self._collided = 0
@@ -249,8 +249,9 @@ class Join:
     def watermark(self, to: Any) -> pa.Table:
         """Say that rows older than `to` are late from now on, and let go of what only they could have met.
 
-        With ``lateness="watermark"`` nothing else makes a row late. Returns the pairs that windows in rows
-        complete by that.
+        With ``lateness="watermark"`` nothing else makes a row late; with ``lateness=("watermark", "5 seconds")``
+        being older by more than that than the newest row of the side that is behind, between pushes, does too.
+        Returns the pairs that windows in rows complete by that.
         """
         bound = self.bound
         tick = bound.clock.tick("to", to)
@@ -372,7 +373,7 @@ class Join:
     def state_dict(self) -> dict[str, bytes]:
         """Return everything the join knows, as bytes by name; the ledger kept so far is part of it."""
         meta: dict[str, Any] = {"version": VERSION, "ledger": self._ledger_mode, "bound": self._bound is not None}
-        arguments = {name: value for name, value in vars(self._settings).items() if name != "chosen"}
+        arguments = self._settings.arguments()
         meta["settings"] = {name: saving.encode(name, value) for name, value in arguments.items()}
         state: dict[str, bytes] = {}
         for name, schema, held in zip(SIDES, self._known, self._held, strict=True):
@@ -447,9 +448,8 @@ class Join:
                 columns that are gone or of another type.
         """
         bound = self.bound
-        kept = {name: value for name, value in vars(self._settings).items() if name != "chosen"}
         join = type(self)(
-            schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**kept, "policy": "auto", **arguments}
+            schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**self._settings.arguments(), **arguments}
         )
         _same_rows(bound, join.bound)
         join._adopt(self)
@@ -488,8 +488,8 @@ class Join:
         waits = np.bincount(queue.side, minlength=2)
         code = np.concatenate([r.code for r in read])[order]
         self._core.adopt(rows, code, old._core.counts, old._intake.next - waits)
-        lateness, self._intake = self._intake.lateness, old._intake
-        self._intake.lateness = lateness
+        old._intake.lateness, old._intake.patient = self._intake.lateness, self._intake.patient
+        self._intake = old._intake
         self._importance, self._collided, self._sheds = old._importance, old._collided, old._sheds
         self._settle(NO_LATE)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -77,6 +78,10 @@ class Settings:
             self.window, "total_seconds"
         ):
             raise WindowError("window", repr(self.window), 'give a span ("10 minutes"), ticks, or pen.rows(n)')
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments by name, as given."""
+        return {name: value for name, value in vars(self).items() if name != "chosen"}
 
 
 def budget(memory: object, split: object) -> tuple[str, tuple[int, int], bool]:
@@ -165,9 +170,17 @@ class Bound:
             for side in range(2):
                 weighs(self.schemas[side], self.importance[side], side)
         self.by_rows, self.span = self.spans(settings.window)
-        self.lateness = LIMIT if settings.lateness == WATERMARK else self.clock.ticks("lateness", settings.lateness)
+        self.patient, self.lateness = self._patience(settings.lateness)
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
         self.layout, self.schema = self._layout()
+
+    def _patience(self, lateness: object) -> tuple[bool, int]:
+        """Return whether the side that is behind is waited for, and for how long after it a row may come."""
+        if lateness == WATERMARK:
+            return True, LIMIT
+        if isinstance(lateness, tuple) and len(lateness) == 2 and lateness[0] == WATERMARK:
+            return True, self.clock.ticks("lateness", lateness[1])
+        return False, self.clock.ticks("lateness", lateness)
 
     def spans(self, window: object) -> tuple[bool, tuple[int, int]]:
         """Return whether windows are in rows, and their length on each side."""
@@ -194,7 +207,8 @@ class Bound:
             limit=np.array(self.limit, np.int64),
             shared=int(self.shared),
             by_rows=int(self.by_rows),
-            ahead=0 if self.by_rows else 1 - self.lateness,
+            ahead=0 if self.by_rows else int(not self.patient) - self.lateness,
+            patient=int(self.patient),
             per_key=per_key,
         )
 
@@ -217,7 +231,11 @@ class Bound:
     def core(self, plan: Plan) -> WindowJoin | ExactJoin:
         """Make the windows and the policy of this join."""
         bounded = self.unit != "none"
-        if not bounded and self.settings.per_key is None and (self.by_rows or self.lateness == 0):
+        if (
+            not bounded
+            and self.settings.per_key is None
+            and (self.by_rows or (self.lateness == 0 and not self.patient))
+        ):
             return ExactJoin(plan)
         chosen = self.settings.chosen
         return WindowJoin(

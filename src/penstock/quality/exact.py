@@ -31,6 +31,7 @@ def exact_pairs(
         shared=1,
         by_rows=int(by_rows),
         ahead=0 if by_rows else 1 - lateness,
+        patient=0,
         per_key=UNLIMITED,
     )
     in_order = by_rows or lateness == 0

@@ -9,11 +9,11 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import MapType
 
 from penstock.errors import BudgetError, ColumnError, InputError, TimeError
-from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget
+from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget, pair, present
 from penstock.spark import backtest, packing, session
 from penstock.spark.books import BOOKS_DDL, NAMES, OBSERVED
 from penstock.spark.processor import Processor
-from penstock.spark.task import BOOK_COLUMN, KIND, ROW, Task, output_schema
+from penstock.spark.task import BOOK_COLUMN, KIND, MILLISECOND, ROW, Task, output_schema
 
 DELAY = "spark.watermarkDelayMs"  # what withWatermark leaves in a column's metadata
 _numbers = itertools.count(1)
@@ -33,15 +33,11 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
         kinds = " and ".join("streaming" if one else "batch" for one in streaming)
         raise InputError("right", f"{kinds} DataFrames", "give two streaming or two batch DataFrames")
     schemas = (arrow_schema(left, "left"), arrow_schema(right, "right"))
-    arguments = {
-        name: value for name, value in vars(settings).items() if name not in {"chosen", "shards", "how", "cpu"}
-    }
-    if streaming[0]:
-        arguments["lateness"] = WATERMARK
-    bound = Bound(Settings(**arguments), *schemas)
+    arguments = {**settings.arguments(), "shards": None}
     if streaming[0]:
         session.check(left.sparkSession)
-        _has_watermarks(bound, left, right)
+        arguments["lateness"] = _lateness(settings, left, right)
+    bound = Bound(Settings(**arguments), *schemas)
     shards = _shards(settings, bound, left.sparkSession)
     task = Task(arguments, schemas, shares(settings, shards))
     frames = (_fingerprinted(left), _fingerprinted(right))
@@ -62,8 +58,15 @@ def arrow_schema(frame: Any, name: str) -> pa.Schema:
         raise ColumnError(name, frame.schema.simpleString(), f"a column's type does not travel: {error}") from error
 
 
-def _has_watermarks(bound: Bound, left: Any, right: Any) -> None:
-    for name, frame, column in zip(SIDES, (left, right), bound.time, strict=True):
+def _lateness(settings: Settings, left: Any, right: Any) -> object:
+    """Return what makes rows of streams late: without a budget Spark's watermark alone, as for Spark's own join.
+
+    With a budget, rows also expire between watermarks, which come once a micro-batch: as soon as the next one,
+    by the delays of both streams, is sure to be past them.
+    """
+    delays = []
+    for name, frame, column in zip(SIDES, (left, right), pair("time", settings.time), strict=True):
+        present(arrow_schema(frame, name), column, SIDES.index(name), "time")
         kind = frame.schema[column].dataType.simpleString()
         if not kind.startswith("timestamp"):
             want = "streams need event time: use timestamp_seconds(column) and a watermark on it"
@@ -71,6 +74,8 @@ def _has_watermarks(bound: Bound, left: Any, right: Any) -> None:
         if DELAY not in (frame.schema[column].metadata or {}):
             want = f'say how late rows may be: {name} = {name}.withWatermark("{column}", "10 minutes")'
             raise TimeError(f"time={column!r}", f"no watermark on the {name}", want)
+        delays.append(int(frame.schema[column].metadata[DELAY]) * MILLISECOND)
+    return WATERMARK if settings.memory is None else (WATERMARK, f"{max(delays) + MILLISECOND - 1} us")
 
 
 def _shards(settings: Settings, bound: Bound, spark: Any) -> int:

@@ -15,9 +15,7 @@ from penstock.spark.books import books_of
 from penstock.spark.packing import unpacked
 from penstock.spark.shards import shard_ids
 from penstock.spark.state import Head, Store, entry_of, play
-from penstock.spark.task import Task, output
-
-MILLISECOND = 1000  # microseconds, Spark's ticks
+from penstock.spark.task import MILLISECOND, Task, output
 
 
 class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without types

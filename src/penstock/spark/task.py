@@ -14,6 +14,7 @@ from penstock.operator.settings import SIDES, Bound
 KIND = "__penstock_kind"  # of an output row: a joined one, or the books of a shard
 ROW, BOOK = 0, 1
 BOOK_COLUMN = "__penstock_books"
+MILLISECOND = 1000  # in Spark's ticks, which are microseconds
 OUTPUT_ROWS = 1 << 18  # rows handed to Spark at once
 
 

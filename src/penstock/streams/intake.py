@@ -61,11 +61,13 @@ class Intake:
     merged by time, and a late row stays behind the rows it came after.
 
     A row is late if it is older than the newest row seen before it by more than `lateness`, or older than the
-    watermark. Windows in rows need whole ticks: their rows wait until no row of their tick can come any more.
+    watermark. A *patient* intake looks at the side that is behind instead, and only between pushes. Windows in rows
+    need whole ticks: their rows wait until no row of their tick can come any more.
     """
 
-    def __init__(self, lateness: int, *, by_rows: bool) -> None:
+    def __init__(self, lateness: int, *, by_rows: bool, patient: bool = False) -> None:
         self.lateness = lateness
+        self.patient = patient
         self.by_rows = by_rows
         self.newest: int | None = None
         self.watermark = NO_WATERMARK  # rows older than this are late
@@ -98,7 +100,10 @@ class Intake:
             masks = [np.ones(n, np.bool_) if s.valid is None else s.valid for s, n in zip(sides, sizes, strict=True)]
             valid = _merged(masks, order)
         self.newest = int(tick[-1])
-        is_late = ts < np.maximum(before - self.lateness, self.watermark)
+        is_late = ts < (self.watermark if self.patient else np.maximum(before - self.lateness, self.watermark))
+        behind = [newest for newest in self.reached if newest is not None]
+        if self.patient and len(behind) == 2:
+            self.watermark = max(self.watermark, min(behind) - self.lateness)
         late = np.empty((0, 3), np.int64)
         keep = ~is_late
         if is_late.any():
@@ -150,7 +155,9 @@ class Intake:
         """Queue what arrived and hand out the ticks that are complete."""
         both = [np.concatenate(columns) for columns in zip(self.waiting, arrived, strict=True)]
         queue = Waiting(*both)
-        bar = self.watermark if self.newest is None else max(self.newest - self.lateness, self.watermark)
+        bar = self.watermark
+        if self.newest is not None and not self.patient:
+            bar = max(bar, self.newest - self.lateness)
         ready = np.ones(queue.ts.size, np.bool_) if everything else queue.ts < bar
         order = np.flatnonzero(ready)
         order = order[np.lexsort((queue.row[order], queue.side[order], queue.ts[order]))]

@@ -23,8 +23,9 @@ KEYS = 1000
 WINDOW = 1000  # ticks
 FACTOR = 10  # rows a tick and side during the surge
 SURGE = (0.2, 0.8)  # shares of the rows
-FRAMES = 200
-RIVALS = ("rand", "oldest", "prob", "life", "exact")
+FRAMES = {"embedded": 200, "spark": 24}  # stretches that arrive together
+RIVALS = {"embedded": ("rand", "oldest", "prob", "life", "exact"), "spark": ("exact",)}
+ENGINES = tuple(FRAMES)
 
 
 class Moment(NamedTuple):
@@ -41,6 +42,7 @@ class Moment(NamedTuple):
 class Demo:
     """What the demo found."""
 
+    engine: str
     rows: int  # on each side
     memory: Any
     window: int
@@ -49,7 +51,7 @@ class Demo:
     exact_pairs: int
     exact_rows: int  # the most that an exact join holds at once
     held_rows: int  # the most that this one held
-    busy: float  # seconds spent in the join itself
+    busy: float  # seconds spent in the join itself; on Spark, from its start to its end
     comparison: pa.Table
 
     @property
@@ -70,6 +72,7 @@ class Demo:
 
 def demo(
     *,
+    engine: str = "embedded",
     rows: int = ROWS,
     memory: Any = 2 * WINDOW,
     seed: int = 0,
@@ -80,6 +83,7 @@ def demo(
     """Join two streams that surge in the middle, inside a budget that suffices only for the calm.
 
     Parameters:
+        engine: "embedded", or "spark" for a local Spark of its own.
         rows: rows on each side.
         memory: the budget; the default is what an exact join needs while it is calm.
         seed: of the streams, and of policies that draw lots.
@@ -88,47 +92,79 @@ def demo(
         watch: told how far it is, some hundred times.
 
     Returns:
-        The report, the recall against the exact join of the same streams, and how other policies fare.
+        The report, the recall against the exact join of the same streams, and (embedded) how other policies fare.
 
     Examples:
         >>> shown = demo(rows=4000, memory=500, policy="oldest")
         >>> shown.report.balanced, 0 < shown.recall < 1
         (True, True)
     """
-    settings = checked(rows=rows, memory=memory, seed=seed, policy=policy, seconds=seconds)
-    chosen = settings.chosen
+    settings = checked(engine=engine, rows=rows, memory=memory, seed=seed, policy=policy, seconds=seconds)
     streams = workloads.surge(rows, keys=KEYS, factor=FACTOR, at=SURGE, seed=seed)
-    left, right = streams.left, streams.right
-    op = Join(
-        schemas=(left.schema, right.schema),
-        ledger="off",
-        **{name: value for name, value in vars(settings).items() if name != "chosen"},
-    )
-    ts = left["ts"].to_numpy()  # both sides keep the same time
-    surge = [int(ts[min(round(share * rows), rows - 1)]) for share in SURGE] if rows else [0, 0]
-    busy, held = 0.0, 0
-    begin = before = time.perf_counter()
-    for start, stop, share in frames(ts):
+    tables = streams.left, streams.right
+    onlooker = Onlooker(streams.left["ts"].to_numpy(), watch)  # both sides keep the same time
+    report = (_on_spark if engine == "spark" else _embedded)(tables, settings, seconds, onlooker)
+    rivals: list[str | Policy] = [*RIVALS[engine]]
+    if str(settings.chosen) not in rivals and engine == "embedded":
+        rivals.insert(0, settings.chosen)
+    table = compare(*tables, settings, policies=rivals, memory=[memory], splits=["shared"], count_from=None)
+    exact = table["pairs"].to_pylist()[-1]
+    needed = 2 * most_at_once(onlooker.ts)
+    return Demo(engine, rows, memory, WINDOW, seed, report, exact, needed, onlooker.held, onlooker.busy, table)
+
+
+class Onlooker:
+    """Sees every moment of a run, and passes it on."""
+
+    def __init__(self, ts: Ints, watch: Callable[[Moment], None] | None) -> None:
+        self.ts = ts
+        self.held = 0
+        self.busy = 0.0
+        self._watch = watch
+        self._last = (0, time.perf_counter())
+        rows = ts.size
+        self._surge = [int(ts[min(round(share * rows), rows - 1)]) for share in SURGE] if rows else [0, 0]
+
+    def __call__(self, done: int, report: Report) -> None:
+        """See that so many rows of both sides are through."""
+        self.held = max(self.held, report.memory_rows)
+        now = time.perf_counter()
+        before, then = self._last
+        self._last = (done, now)
+        if self._watch is not None and done > before:
+            surging = self._surge[0] <= self.ts[(done - 1) // 2] < self._surge[1]
+            self._watch(Moment(done, 2 * self.ts.size, surging, (done - before) / max(now - then, 1e-9), report))
+
+
+def _embedded(tables: tuple[pa.Table, pa.Table], settings: Settings, seconds: float, onlooker: Onlooker) -> Report:
+    left, right = tables
+    op = Join(schemas=(left.schema, right.schema), ledger="off", **settings.arguments())
+    begin = time.perf_counter()
+    for start, stop, share in frames(onlooker.ts, FRAMES["embedded"]):
         time.sleep(max(0.0, begin + share * seconds - time.perf_counter()))
         called = time.perf_counter()
         op.push(left=left[start:stop], right=right[start:stop])
-        now = time.perf_counter()
-        busy += now - called
-        report = op.report()
-        held = max(held, report.memory_rows)
-        if watch is not None:
-            surging = surge[0] <= ts[start] < surge[1]
-            watch(Moment(2 * stop, 2 * rows, surging, 2 * (stop - start) / max(now - before, 1e-9), report))
-        before = now
+        onlooker.busy += time.perf_counter() - called
+        onlooker(2 * stop, op.report())
     op.finish()
-    rivals: list[str | Policy] = [*RIVALS] if str(chosen) in RIVALS else [chosen, *RIVALS]
-    table = compare(left, right, settings, policies=rivals, memory=[memory], splits=["shared"], count_from=None)
-    exact = table["pairs"].to_pylist()[-1]
-    return Demo(rows, memory, WINDOW, seed, op.report(), exact, 2 * most_at_once(ts), held, busy, table)
+    return op.report()
 
 
-def checked(*, rows: int, memory: Any, seed: int, policy: str | Policy, seconds: float) -> Settings:
+def _on_spark(tables: tuple[pa.Table, pa.Table], settings: Settings, seconds: float, onlooker: Onlooker) -> Report:
+    from penstock.spark import live  # noqa: PLC0415 - only with Spark
+
+    cuts = list(frames(onlooker.ts, FRAMES["spark"]))
+    begin = time.perf_counter()
+    report = live.play(tables, settings.arguments(), cuts=cuts, seconds=seconds, watch=onlooker)
+    onlooker.busy = time.perf_counter() - begin
+    onlooker(report.arrivals.total, report)
+    return report
+
+
+def checked(*, engine: str, rows: int, memory: Any, seed: int, policy: str | Policy, seconds: float) -> Settings:
     """Check the arguments of the demo, before anything is compiled, and return those of its join."""
+    if engine not in ENGINES:
+        raise InputError("engine", repr(engine), f"give one of {', '.join(map(repr, ENGINES))}")
     if not 0 <= seconds <= 3600:
         raise InputError("seconds", seconds, "give a number from 0 to 3600")
     if not 0 <= rows <= MOST:
@@ -147,12 +183,12 @@ def checked(*, rows: int, memory: Any, seed: int, policy: str | Policy, seconds:
     )
 
 
-def frames(ts: Ints) -> Iterator[tuple[int, int, float]]:
+def frames(ts: Ints, count: int) -> Iterator[tuple[int, int, float]]:
     """Cut a time column into stretches that take equally long: first row, end, and the share of time gone."""
     if ts.size == 0:
         return
     length = int(ts[-1]) + 1
-    edges = np.searchsorted(ts, np.linspace(0, length, min(FRAMES, length) + 1))
+    edges = np.searchsorted(ts, np.linspace(0, length, min(count, length) + 1))
     for at, (start, stop) in enumerate(pairwise(edges), start=1):
         if stop > start:
             yield int(start), int(stop), at / (edges.size - 1)
