@@ -296,11 +296,15 @@ def warmup(*, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def doctor(*, as_json: AsJson = False) -> None:
+def doctor(
+    *,
+    spark: Annotated[bool, typer.Option("--spark", help="Also start a local Spark and join a few rows.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Look at the machine and the installation, and say what is wrong."""
-    from penstock.engine.doctor import examine
+    from penstock.report.doctor import examine
 
-    findings = examine()
+    findings = examine(spark=spark)
     fine = all(finding.fine for finding in findings)
     if as_json:
         _answer({"fine": fine, "version": __version__, "findings": [finding.to_dict() for finding in findings]})

@@ -104,7 +104,8 @@ def test_every_missing_pair_is_in_the_ledger(policy: str, gap: int, lateness: An
         gone[side][entry["arrival"]] = entry["shed_at_arrival"]
     everything = meeting([r for p in trace for r in p.left], [r for p in trace for r in p.right])
     numbers = [
-        {row[2]: at for at, row in enumerate(row for push in trace for row in push[1 + side])} for side in range(2)
+        {row[2]: at for at, row in enumerate(row for push in trace for row in (push.left, push.right)[side])}
+        for side in range(2)
     ]
     for left, right in everything:
         a, b = numbers[0][left], numbers[1][right]

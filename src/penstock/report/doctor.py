@@ -5,14 +5,19 @@ import platform
 import shutil
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from penstock.errors import JavaError
+
 NEEDED = ("numpy", "numba", "pyarrow")
-OPTIONAL = ("pandas",)
+OPTIONAL = {"pandas": "tables from and to pandas"}
+ON_SPARK = {"pyspark": "pyspark", "pandas": "pandas", "protobuf": "google.protobuf"}  # package -> module
 LITTLE_MEMORY = 512 * 10**6
 LITTLE_DISK = 100 * 10**6
 
@@ -31,13 +36,17 @@ class Finding:
         return asdict(self) | ({"advice": None} if self.fine else {})
 
 
-def examine() -> list[Finding]:
-    """Look at everything; nothing is changed, and nothing is compiled."""
+def examine(*, spark: bool = False) -> list[Finding]:
+    """Look at everything; nothing is changed, and nothing is compiled.
+
+    Parameters:
+        spark: also start a local Spark, with its state in RocksDB, and join a few rows on it (a minute or so).
+    """
     return [
         _python(),
-        *(_package(name, needed=True) for name in NEEDED),
-        *(_package(name, needed=False) for name in OPTIONAL),
+        *(_package(name, name, needed=True) for name in NEEDED),
         *_cache(),
+        *_spark(run=spark),
         Finding("CPUs", str(_cores())),
         _memory(),
     ]
@@ -48,14 +57,54 @@ def _python() -> Finding:
     return Finding("Python", found, sys.version_info >= (3, 11), "Penstock needs Python 3.11 or newer")
 
 
-def _package(name: str, *, needed: bool) -> Finding:
+def _spark(*, run: bool) -> list[Finding]:
+    """Look for what the join on Spark needs; without pyspark it is optional, with it the rest is not."""
+    there = find_spec("pyspark") is not None
+    if not there and not run:
+        return [_package("pandas", "pandas", needed=False), Finding("Spark", "not installed (optional)")]
+    findings = [_package(name, module, needed=True) for name, module in ON_SPARK.items()]
+    if not all(finding.fine for finding in findings):
+        return findings
+    from penstock.spark import cache, java  # noqa: PLC0415 - not before the packages are there
+
+    try:
+        home = java.ensure()
+        findings.append(Finding("Java", f"{java.version(home) or 'of unknown version'} ({home})"))
+    except JavaError as error:
+        findings.append(Finding("Java", str(error.got), False, error.want))
+    folder = cache.folder()
+    elsewhere = "set PENSTOCK_ENGINES to a folder that can be written"
+    findings.append(Finding("engines between micro-batches", str(folder), _writable(folder), elsewhere))
+    if run and all(finding.fine for finding in findings):
+        findings.append(_spark_runs())
+    return findings
+
+
+def _spark_runs() -> Finding:
+    import pyarrow as pa  # noqa: PLC0415
+
+    from penstock.spark import live  # noqa: PLC0415
+
+    rows = pa.table({"ts": range(20), "key": [1] * 20})
+    begin = time.perf_counter()
+    try:
+        report = live.play(
+            (rows, rows), {"on": "key", "time": "ts", "window": 2}, cuts=[(0, 20, 0.0)], seconds=0, watch=None
+        )
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong there is the finding
+        return Finding("a join on Spark", str(error), False, "the message is Spark's own")
+    seconds = time.perf_counter() - begin
+    return Finding("a join on Spark", f"{report.pairs} pairs, {seconds:.0f} s with its start, state in RocksDB")
+
+
+def _package(name: str, module: str, *, needed: bool) -> Finding:
     """Import a package: one that is installed may still be broken."""
     try:
         found = version(name)
-        import_module(name)
+        import_module(module)
     except PackageNotFoundError:
-        missing = "not installed (optional: tables from and to pandas)"
-        return Finding(name, "not installed" if needed else missing, not needed, f"run: pip install {name}")
+        missing = f"not installed (optional: {OPTIONAL[name]})" if name in OPTIONAL else "not installed"
+        return Finding(name, missing, not needed, f"run: pip install {name}")
     except Exception as error:  # noqa: BLE001 - whatever goes wrong there is the finding
         return Finding(
             name,
