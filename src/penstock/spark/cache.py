@@ -1,8 +1,8 @@
 """Keep the engines of shards on the worker's host between micro-batches.
 
-A shard's next micro-batch runs in any of a host's Python processes, so engines are left in files; a process that
-happens to get the same shard again finds its engine still in memory. What is found counts only if its stamp is the
-one in the state store, so a lost, stale or damaged entry costs time and nothing else.
+A shard's next micro-batch runs in any of a host's Python processes, so engines are left in files: a process that
+kept them in its memory would in time hold a stale copy of every shard. What is found counts only if its stamp is
+the one in the state store, so a lost, stale or damaged file costs time and nothing else.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ from penstock.operator.join import Join
 from penstock.spark import frames
 
 FORGET = 86_400.0  # seconds after which a file nobody used may go
-_kept: dict[str, tuple[str, Join]] = {}
 
 
 def folder() -> Path:
@@ -30,10 +29,7 @@ def folder() -> Path:
 
 
 def take(name: str, stamp: str) -> Join | None:
-    """Return the engine left under a name if it has this stamp, and let go of it."""
-    found = _kept.pop(name, None)
-    if found is not None and found[0] == stamp:
-        return found[1]
+    """Return the engine left under a name if it has this stamp."""
     try:
         parts = frames.from_bytes((folder() / name).read_bytes())
         return Join.from_state(parts) if parts.pop("stamp").decode() == stamp else None
@@ -43,7 +39,6 @@ def take(name: str, stamp: str) -> Join | None:
 
 def leave(name: str, stamp: str, engine: Join) -> None:
     """Leave an engine for whoever runs the shard's next micro-batch; a full or missing disk is no reason to fail."""
-    _kept[name] = (stamp, engine)
     with contextlib.suppress(OSError):
         home = folder()
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
