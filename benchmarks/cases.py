@@ -56,11 +56,11 @@ def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: A
     """
     settings = settings_of({"on": "key", "time": "ts", "window": case.span, **arguments})
     bound = Bound(settings, case.left.schema, case.right.schema)
+    exact = settings.memory is None
     core: Any = bound.core(bound.plan())
-    intake = Intake(0, by_rows=False)
+    intake = Intake(0, by_rows=False, apart=exact)
     left_keys, left_ts, right_keys, right_ts = case.arrays()
     n = 0
-    exact = settings.memory is None
     for at in range(0, left_ts.size, batch):
         rows = slice(at, at + batch)
         ready = intake.take(
@@ -70,7 +70,7 @@ def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: A
             )
         )
         if exact:
-            left, right = core.push(ready.batch, ready.code, pairs[:, n:])
+            left, right = core.push_sides(*ready.sides, pairs[:, n:])
         else:
             left, right = core.push(ready.batch, ready.code)
             pairs[0, n : n + left.size] = left

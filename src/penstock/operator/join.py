@@ -9,18 +9,18 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.exact import ExactJoin
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.quality.books import Estimate, Report, Sides
-from penstock.streams.intake import NO_INTS, Intake, Ready, Waiting
+from penstock.streams.intake import NO_INTS, NO_LATE, Intake, Ready, Waiting
 from penstock.streams.payload import Payload
 
 VERSION = 1  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
-NO_LATE: Ints = np.empty((0, 3), np.int64)
 COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "min": np.minimum,
     "max": np.maximum,
@@ -87,7 +87,8 @@ class Join:
             return
         bound = Bound(self._settings, left, right)
         self._core = bound.core(bound.plan())
-        self._intake = Intake(bound.lateness, by_rows=bound.by_rows)
+        apart = isinstance(self._core, ExactJoin) and not bound.by_rows
+        self._intake = Intake(bound.lateness, by_rows=bound.by_rows, apart=apart)
         self._payload = (Payload(left), Payload(right))
         self._importance = 0.0
         self._collided = 0
@@ -159,7 +160,10 @@ class Join:
             late = np.bincount(ready.late[:, 0], minlength=2)
             counts[ARRIVED : ARRIVED + 2] += late
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
-        left, right = self._core.push(ready.batch, ready.code)
+        if ready.sides is not None and isinstance(self._core, ExactJoin):
+            left, right = self._core.push_sides(*ready.sides)
+        else:
+            left, right = self._core.push(ready.batch, ready.code)
         joined = self._joined(left, right)
         if self._intake.by_rows or self._intake.newest != self._core.tick:
             self._core.close()  # windows in rows get whole ticks; a null key may have ended the open one
