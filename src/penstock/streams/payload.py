@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.columns import gather
 from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
@@ -13,12 +14,21 @@ SPARE = 4096  # dead rows not worth a look
 LIVE_SHARE = 0.65  # a chunk with a smaller share of live rows is copied
 
 
+WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # what fixed-width values are copied as
+
+
 class Chunk(NamedTuple):
     """Consecutive rows, or what is left of them."""
 
     rows: pa.Table
     first: int  # number of the first row
     numbers: Ints | None  # the numbers of all rows, ascending; None: consecutive
+    addresses: list[int]  # of the values of each column, if they can be copied as words; 0: they cannot
+
+    @classmethod
+    def of(cls, rows: pa.Table, first: int, numbers: Ints | None) -> "Chunk":
+        """Return a chunk of these rows."""
+        return cls(rows, first, numbers, [_address(column) for column in rows.columns])
 
     @property
     def end(self) -> int:
@@ -32,6 +42,18 @@ class Chunk(NamedTuple):
     def places(self, numbers: Ints) -> Ints:
         """Return where rows with these numbers are."""
         return numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
+
+    def only(self, numbers: Ints) -> "Chunk":
+        """Return a copy of the rows with these numbers, ascending."""
+        first, places = int(numbers[0]), self.places(numbers)
+        if int(places[-1] - places[0]) + 1 == places.size:  # side by side: copied at once
+            part = self.rows.slice(int(places[0]), places.size)
+            columns = [pa.concat_arrays(column.chunks) for column in part.columns]
+            rows = pa.Table.from_arrays(columns, schema=part.schema)
+        else:
+            rows = self.rows.take(pa.array(places)).combine_chunks()
+        consecutive = int(numbers[-1]) - first + 1 == numbers.size
+        return Chunk.of(rows, first, None if consecutive else numbers)
 
 
 class Payload:
@@ -51,7 +73,7 @@ class Payload:
     def append(self, rows: pa.Table) -> None:
         """Take the next rows."""
         if rows.num_rows:
-            self._chunks.append(Chunk(rows, self.next, None))
+            self._chunks.append(Chunk.of(rows, self.next, None))
             self.next += rows.num_rows
             self.stored += rows.num_rows
             self._whole = None
@@ -68,9 +90,29 @@ class Payload:
         """
         if not self._chunks:
             return self.schema.empty_table().select(columns)
-        if self._whole is None:
-            self._whole = self._joined(self._chunks)
-        return self._whole.rows.select(columns).take(pa.array(self._whole.places(numbers)))
+        taken = {name: self._gathered(numbers, name) for name in columns} if self._consecutive() else {}
+        rest = [name for name in columns if taken.get(name) is None]
+        if rest:
+            if self._whole is None:
+                self._whole = self._joined(self._chunks)
+            rows = self._whole.rows.select(rest).take(pa.array(self._whole.places(numbers)))
+            taken |= zip(rest, rows.columns, strict=True)
+        return pa.Table.from_arrays([taken[name] for name in columns], names=columns)
+
+    def _consecutive(self) -> bool:
+        return all(chunk.numbers is None for chunk in self._chunks)
+
+    def _gathered(self, numbers: Ints, name: str) -> pa.Array | None:
+        """Return one column of the rows with these numbers, copied as words; None if it cannot be. O(numbers)."""
+        column = self.schema.get_field_index(name)
+        addresses = [chunk.addresses[column] for chunk in self._chunks]
+        if not all(addresses):
+            return None
+        starts = [*(chunk.first for chunk in self._chunks), self._chunks[-1].end]
+        kind = self.schema.field(column).type
+        words = pa.allocate_buffer(numbers.size * kind.byte_width)
+        gather(np.array(starts), np.array(addresses), numbers, np.frombuffer(words, WORDS[kind.byte_width]))
+        return pa.Array.from_buffers(kind, numbers.size, [None, words])
 
     @staticmethod
     def _joined(chunks: list[Chunk]) -> Chunk:
@@ -78,8 +120,8 @@ class Payload:
         rows = pa.concat_tables([chunk.rows for chunk in chunks])
         first = chunks[0].first
         if all(chunk.numbers is None for chunk in chunks) and chunks[-1].end - first == rows.num_rows:
-            return Chunk(rows, first, None)
-        return Chunk(rows, first, np.concatenate([chunk.all_numbers() for chunk in chunks]))
+            return Chunk.of(rows, first, None)
+        return Chunk.of(rows, first, np.concatenate([chunk.all_numbers() for chunk in chunks]))
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""
@@ -95,9 +137,7 @@ class Payload:
             if mine.size >= LIVE_SHARE * chunk.rows.num_rows:
                 self._chunks.append(chunk)
             elif mine.size:
-                rows = chunk.rows.take(pa.array(chunk.places(mine))).combine_chunks()
-                consecutive = int(mine[-1] - mine[0]) + 1 == mine.size
-                self._chunks.append(Chunk(rows, int(mine[0]), None if consecutive else mine))
+                self._chunks.append(chunk.only(mine))
         if len(self._chunks) > MANY // 2:
             self._merge()
         self.stored = sum(chunk.rows.num_rows for chunk in self._chunks)
@@ -114,7 +154,7 @@ class Payload:
                 size += group[-1].rows.num_rows
             if len(group) > 1:
                 merged = self._joined(group)
-                group = [merged._replace(rows=merged.rows.combine_chunks())]
+                group = [Chunk.of(merged.rows.combine_chunks(), merged.first, merged.numbers)]
             self._chunks.append(group[0])
 
     @classmethod
@@ -122,10 +162,20 @@ class Payload:
         """Return the payload that held these rows; the next one to come has the number `following`."""
         payload = cls(rows.schema)
         if rows.num_rows:
-            payload._chunks.append(Chunk(rows, int(numbers[0]), numbers))
+            payload._chunks.append(Chunk.of(rows, int(numbers[0]), numbers))
             payload.stored = rows.num_rows
         payload.next = following
         return payload
+
+
+def _address(column: pa.ChunkedArray) -> int:
+    """Return where the values of a column are, if they are side by side, of fixed width and none is null; else 0."""
+    kind = column.type
+    fixed = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind) and kind.byte_width in WORDS
+    if not fixed or column.num_chunks != 1 or column.null_count:
+        return 0
+    array = column.chunk(0)
+    return int(array.buffers()[1].address) + kind.byte_width * array.offset
 
 
 def row_bytes(rows: pa.Table) -> Ints:
