@@ -16,6 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 ROWS = 10**6
 BATCH = 10_000
+ROUNDS = 5
 
 
 class Case(NamedTuple):
@@ -39,14 +40,22 @@ def cases(rows: int = ROWS) -> list[Case]:
     return [Case("sparse", sparse.left, sparse.right, 50_000), Case("dense", dense.left, dense.right, 500)]
 
 
-def best(function: Callable[[], Any], *, times: int = 5) -> tuple[float, float]:
-    """Return the shortest wall time of several runs, and the CPU time of that run."""
-    runs = []
-    for _ in range(times):
-        wall, cpu = time.perf_counter(), time.process_time()
-        function()
-        runs.append((time.perf_counter() - wall, time.process_time() - cpu))
-    return min(runs)
+class Timing(NamedTuple):
+    """The shortest wall and CPU seconds of several runs."""
+
+    wall: float
+    cpu: float
+
+
+def in_turns(runs: dict[str, Callable[[], Any]], *, rounds: int = ROUNDS) -> dict[str, Timing]:
+    """Time several runs in turns, so that a noisy moment of the machine meets all of them and not one."""
+    seen: dict[str, list[Timing]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            run()
+            seen[name].append(Timing(time.perf_counter() - wall, time.process_time() - cpu))
+    return {name: Timing(*(min(column) for column in zip(*times, strict=True))) for name, times in seen.items()}
 
 
 def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: Any) -> int:

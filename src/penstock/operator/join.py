@@ -233,7 +233,8 @@ class Join:
                 self._payload[side].trim(np.union1d(numbers, waits) if waits.size else numbers)
 
     def _held_rows(self, side: int) -> int:
-        return self._core.live(side) + int((self._intake.waiting.side == side).sum())
+        waiting = self._intake.waiting.side
+        return self._core.live(side) + (int((waiting == side).sum()) if waiting.size else 0)
 
     def advance(self, to: Any) -> pa.Table:
         """Move time on to `to` although nothing arrived: every tick before it is closed.

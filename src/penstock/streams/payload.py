@@ -10,7 +10,7 @@ from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
 MANY = 256  # once there are so many chunks
-SPARE = 4096  # dead rows not worth a look
+SPARE = 1 << 14  # dead rows not worth a look
 LIVE_SHARE = 0.65  # a chunk with a smaller share of live rows is copied
 
 
@@ -26,9 +26,10 @@ class Chunk(NamedTuple):
     addresses: list[int]  # of the values of each column, if they can be copied as words; 0: they cannot
 
     @classmethod
-    def of(cls, rows: pa.Table, first: int, numbers: Ints | None) -> "Chunk":
-        """Return a chunk of these rows."""
-        return cls(rows, first, numbers, [_address(column) for column in rows.columns])
+    def of(cls, rows: pa.Table, first: int, numbers: Ints | None, widths: list[int]) -> "Chunk":
+        """Return a chunk of these rows; `widths` are those of the columns, 0: not fixed."""
+        columns = zip(rows.columns, widths, strict=True)
+        return cls(rows, first, numbers, [_address(column, width) for column, width in columns])
 
     @property
     def end(self) -> int:
@@ -43,7 +44,7 @@ class Chunk(NamedTuple):
         """Return where rows with these numbers are."""
         return numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
 
-    def only(self, numbers: Ints) -> "Chunk":
+    def only(self, numbers: Ints, widths: list[int]) -> "Chunk":
         """Return a copy of the rows with these numbers, ascending."""
         first, places = int(numbers[0]), self.places(numbers)
         if int(places[-1] - places[0]) + 1 == places.size:  # side by side: copied at once
@@ -53,7 +54,7 @@ class Chunk(NamedTuple):
         else:
             rows = self.rows.take(pa.array(places)).combine_chunks()
         consecutive = int(numbers[-1]) - first + 1 == numbers.size
-        return Chunk.of(rows, first, None if consecutive else numbers)
+        return Chunk.of(rows, first, None if consecutive else numbers, widths)
 
 
 class Payload:
@@ -67,13 +68,14 @@ class Payload:
         self.schema = schema
         self.next = 0
         self.stored = 0
+        self._widths = [_width(kind) for kind in schema.types]
         self._chunks: list[Chunk] = []
         self._whole: Chunk | None = None
 
     def append(self, rows: pa.Table) -> None:
         """Take the next rows."""
         if rows.num_rows:
-            self._chunks.append(Chunk.of(rows, self.next, None))
+            self._chunks.append(Chunk.of(rows, self.next, None, self._widths))
             self.next += rows.num_rows
             self.stored += rows.num_rows
             self._whole = None
@@ -109,19 +111,18 @@ class Payload:
         if not all(addresses):
             return None
         starts = [*(chunk.first for chunk in self._chunks), self._chunks[-1].end]
-        kind = self.schema.field(column).type
-        words = pa.allocate_buffer(numbers.size * kind.byte_width)
-        gather(np.array(starts), np.array(addresses), numbers, np.frombuffer(words, WORDS[kind.byte_width]))
-        return pa.Array.from_buffers(kind, numbers.size, [None, words])
+        words = pa.allocate_buffer(numbers.size * self._widths[column])
+        gather(np.array(starts), np.array(addresses), numbers, np.frombuffer(words, WORDS[self._widths[column]]))
+        return pa.Array.from_buffers(self.schema.field(column).type, numbers.size, [None, words])
 
-    @staticmethod
-    def _joined(chunks: list[Chunk]) -> Chunk:
+    def _joined(self, chunks: list[Chunk]) -> Chunk:
         """Return chunks as one, without copying their rows."""
         rows = pa.concat_tables([chunk.rows for chunk in chunks])
         first = chunks[0].first
         if all(chunk.numbers is None for chunk in chunks) and chunks[-1].end - first == rows.num_rows:
-            return Chunk.of(rows, first, None)
-        return Chunk.of(rows, first, np.concatenate([chunk.all_numbers() for chunk in chunks]))
+            return Chunk.of(rows, first, None, self._widths)
+        numbers = np.concatenate([chunk.all_numbers() for chunk in chunks])
+        return Chunk.of(rows, first, numbers, self._widths)
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""
@@ -137,7 +138,7 @@ class Payload:
             if mine.size >= LIVE_SHARE * chunk.rows.num_rows:
                 self._chunks.append(chunk)
             elif mine.size:
-                self._chunks.append(chunk.only(mine))
+                self._chunks.append(chunk.only(mine, self._widths))
         if len(self._chunks) > MANY // 2:
             self._merge()
         self.stored = sum(chunk.rows.num_rows for chunk in self._chunks)
@@ -154,7 +155,7 @@ class Payload:
                 size += group[-1].rows.num_rows
             if len(group) > 1:
                 merged = self._joined(group)
-                group = [Chunk.of(merged.rows.combine_chunks(), merged.first, merged.numbers)]
+                group = [Chunk.of(merged.rows.combine_chunks(), merged.first, merged.numbers, self._widths)]
             self._chunks.append(group[0])
 
     @classmethod
@@ -162,20 +163,24 @@ class Payload:
         """Return the payload that held these rows; the next one to come has the number `following`."""
         payload = cls(rows.schema)
         if rows.num_rows:
-            payload._chunks.append(Chunk.of(rows, int(numbers[0]), numbers))
+            payload._chunks.append(Chunk.of(rows, int(numbers[0]), numbers, payload._widths))
             payload.stored = rows.num_rows
         payload.next = following
         return payload
 
 
-def _address(column: pa.ChunkedArray) -> int:
+def _width(kind: pa.DataType) -> int:
+    """Return the bytes of a value that can be copied as a word; 0 if there is no such width."""
+    fixed = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    return int(kind.byte_width) if fixed and kind.byte_width in WORDS else 0
+
+
+def _address(column: pa.ChunkedArray, width: int) -> int:
     """Return where the values of a column are, if they are side by side, of fixed width and none is null; else 0."""
-    kind = column.type
-    fixed = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind) and kind.byte_width in WORDS
-    if not fixed or column.num_chunks != 1 or column.null_count:
+    if not width or column.num_chunks != 1 or column.null_count:
         return 0
     array = column.chunk(0)
-    return int(array.buffers()[1].address) + kind.byte_width * array.offset
+    return int(array.buffers()[1].address) + width * array.offset
 
 
 def row_bytes(rows: pa.Table) -> Ints:
