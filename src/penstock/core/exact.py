@@ -44,7 +44,7 @@ FIRST_PAIRS = 1 << 16
 LAST_NUMBER = 1 << 30
 SMALL_WINDOW = 4  # a batch so many times larger than the windows is grouped
 LAST_ROW = np.iinfo(np.int64).max
-AHEAD = 6  # rows between asking for a bucket, asking for the row it names, and using both
+AHEAD = 12  # rows between asking for a bucket, asking for the row it names, and using both
 
 
 class Arrivals(NamedTuple):
@@ -399,12 +399,15 @@ def apart(batch: Batch, code: Ints) -> tuple[Arrivals, Arrivals]:
 
 def pieces(left: Arrivals, right: Arrivals, most: int) -> Iterator[tuple[Arrivals, Arrivals]]:
     """Cut rows in time, so that at most so many of the left come at once: no chain holds much that is too new."""
+    if left.pos.size <= most:
+        yield left, right
+        return
     began = 0
     for end in range(most, left.pos.size, most):
         until = int(np.searchsorted(right.pos, left.pos[end - 1], side="right"))
         yield left.part(end - most, end), right.part(began, until)
         began = until
-    yield left.part((max(left.pos.size, 1) - 1) // most * most, left.pos.size), right.part(began, right.pos.size)
+    yield left.part((left.pos.size - 1) // most * most, left.pos.size), right.part(began, right.pos.size)
 
 
 class ExactJoin:
@@ -545,12 +548,11 @@ class ExactJoin:
 
     def _reserve(self, left: int, right: int) -> None:
         """Make room for so many more rows of each side."""
-        ends = self.rings.ends
-        need = max(self.live(0) + left, self.live(1) + right)
+        (next_left, low_left), (next_right, low_right) = self.rings.ends.tolist()
+        need = max(next_left - low_left + left, next_right - low_right + right)
         room = self.rings.row.shape[1]
-        if need <= room and int(ends[:, NEXT].max()) + max(left, right) < LAST_NUMBER:
-            return
-        self._lay_out(max(room, 1 << (need - 1).bit_length()))
+        if need > room or max(next_left + left, next_right + right) >= LAST_NUMBER:
+            self._lay_out(max(room, 1 << (need - 1).bit_length()))
 
     def _lay_out(self, room: int) -> None:
         """Enter the live rows into fresh rings."""

@@ -196,10 +196,10 @@ class Join:
                 self._collided += int((~same).sum())
                 left, right = left[same], right[same]
         halves = [
-            self._payload[side].take(numbers, [source for _, at, source in bound.layout if at == side])
+            iter(self._payload[side].columns(numbers, [source for _, at, source in bound.layout if at == side]))
             for side, numbers in enumerate((left, right))
         ]
-        columns = [halves[side][source] for _, side, source in bound.layout]
+        columns = [next(halves[side]) for _, side, _ in bound.layout]
         if bound.importance:
             values = [
                 importance_of(self._payload[side].take(numbers, [name])[name], name)
@@ -207,7 +207,7 @@ class Join:
             ]
             combined = COMBINED[self._settings.combine](*values)
             self._importance += float(combined.sum())
-            columns.append(pa.chunked_array([pa.array(combined)]))
+            columns.append(pa.array(combined))
         cast = [
             column if column.type == wanted.type else column.cast(wanted.type)
             for column, wanted in zip(columns, bound.schema, strict=True)

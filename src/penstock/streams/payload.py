@@ -68,6 +68,8 @@ class Payload:
         self.schema = schema
         self.next = 0
         self.stored = 0
+        self._places = {name: at for at, name in enumerate(schema.names)}
+        self._types = schema.types
         self._widths = [_width(kind) for kind in schema.types]
         self._chunks: list[Chunk] = []
         self._whole: Chunk | None = None
@@ -86,34 +88,40 @@ class Payload:
         return sum(chunk.rows.nbytes for chunk in self._chunks)
 
     def take(self, numbers: Ints, columns: list[str]) -> pa.Table:
-        """Return the rows with these numbers, in this order; all of them must be stored.
+        """Return the rows with these numbers, in this order, as a table of these columns."""
+        return pa.Table.from_arrays(self.columns(numbers, columns), names=columns)
+
+    def columns(self, numbers: Ints, columns: list[str]) -> list[pa.Array | pa.ChunkedArray]:
+        """Return these columns of the rows with these numbers, in this order; all of them must be stored.
 
         Cost: O(numbers log chunks), and O(log rows) for each number once rows have left.
         """
         if not self._chunks:
-            return self.schema.empty_table().select(columns)
-        taken = {name: self._gathered(numbers, name) for name in columns} if self._consecutive() else {}
-        rest = [name for name in columns if taken.get(name) is None]
+            return self.schema.empty_table().select(columns).columns
+        taken = self._gathered(numbers, columns)
+        rest = [name for name in columns if name not in taken]
         if rest:
             if self._whole is None:
                 self._whole = self._joined(self._chunks)
             rows = self._whole.rows.select(rest).take(pa.array(self._whole.places(numbers)))
             taken |= zip(rest, rows.columns, strict=True)
-        return pa.Table.from_arrays([taken[name] for name in columns], names=columns)
+        return [taken[name] for name in columns]
 
-    def _consecutive(self) -> bool:
-        return all(chunk.numbers is None for chunk in self._chunks)
-
-    def _gathered(self, numbers: Ints, name: str) -> pa.Array | None:
-        """Return one column of the rows with these numbers, copied as words; None if it cannot be. O(numbers)."""
-        column = self.schema.get_field_index(name)
-        addresses = [chunk.addresses[column] for chunk in self._chunks]
-        if not all(addresses):
-            return None
-        starts = [*(chunk.first for chunk in self._chunks), self._chunks[-1].end]
-        words = pa.allocate_buffer(numbers.size * self._widths[column])
-        gather(np.array(starts), np.array(addresses), numbers, np.frombuffer(words, WORDS[self._widths[column]]))
-        return pa.Array.from_buffers(self.schema.field(column).type, numbers.size, [None, words])
+    def _gathered(self, numbers: Ints, columns: list[str]) -> dict[str, pa.Array]:
+        """Return those of these columns that can be copied as words, for rows with these numbers. O(numbers)."""
+        chunks = self._chunks
+        taken: dict[str, pa.Array] = {}
+        if any(chunk.numbers is not None for chunk in chunks):
+            return taken
+        starts = np.array([*(chunk.first for chunk in chunks), chunks[-1].end])
+        for name in columns:
+            at = self._places[name]
+            addresses = [chunk.addresses[at] for chunk in chunks]
+            if all(addresses):
+                words = pa.allocate_buffer(numbers.size * self._widths[at])
+                gather(starts, np.array(addresses), numbers, np.frombuffer(words, WORDS[self._widths[at]]))
+                taken[name] = pa.Array.from_buffers(self._types[at], numbers.size, [None, words])
+        return taken
 
     def _joined(self, chunks: list[Chunk]) -> Chunk:
         """Return chunks as one, without copying their rows."""
