@@ -59,7 +59,17 @@ class Arrivals(NamedTuple):
         return Arrivals(self.code[begin:end], self.pos[begin:end], self.row[begin:end])
 
 
-NOBODY = Arrivals(NO_INTS, NO_INTS, NO_INTS)
+def arrivals(code: Ints, pos: Ints, row: Ints) -> Arrivals:
+    """Return rows as kernels take them: codes and times are read-only, as those in Arrow's memory are.
+
+    Were they now one and now the other, each mixture would be compiled anew.
+    """
+    code, pos = code.view(), pos.view()
+    code.flags.writeable = pos.flags.writeable = False
+    return Arrivals(code, pos, row)
+
+
+NOBODY = arrivals(NO_INTS, NO_INTS, NO_INTS)
 
 
 class Rings(NamedTuple):
@@ -393,7 +403,7 @@ def expire_both(rings: Rings, plan: Plan, left: int, right: int, counts: Ints) -
 def apart(batch: Batch, code: Ints) -> tuple[Arrivals, Arrivals]:
     """Return the rows of a batch side by side. O(rows)."""
     mine = batch.side == 0
-    left, right = (Arrivals(code[rows], batch.pos[rows], batch.row[rows]) for rows in (mine, ~mine))
+    left, right = (arrivals(code[rows], batch.pos[rows], batch.row[rows]) for rows in (mine, ~mine))
     return left, right
 
 
@@ -491,7 +501,7 @@ class ExactJoin:
 
     def _join_grouped(self, left: Arrivals, right: Arrivals) -> int:
         rows = self.live(0) + self.live(1) + left.pos.size + right.pos.size
-        if rows > self._room.member.size:
+        if not rows <= self._room.member.size <= FIRST_ROOM + 4 * rows:  # too large is slow too: it is wiped
             self._room = room_for(rows)
         room = self._room
         on_left = sort_both(self.rings, left, right, room)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.exact import Arrivals
+from penstock.core.exact import Arrivals, arrivals
 from penstock.core.step import NO_ROWS as NO_BATCH
 from penstock.core.step import Batch
 from penstock.core.windows import Floats, Ints
@@ -139,19 +139,19 @@ class Intake:
     def _in_order(self, sides: tuple[Side, Side]) -> Ready:
         """Take rows of which none is older than any before it: none is late, and only null keys are left out."""
         nulls = np.zeros(2, np.int64)
-        arrivals = []
+        ready: list[Arrivals] = []
         for which, (ts, code, valid, _, _) in enumerate(sides):
             row = np.arange(self.next[which], self.next[which] + ts.size)
             self.next[which] += ts.size
             if ts.size:
                 self.reached[which] = int(ts[-1])
             if valid is None:
-                arrivals.append(Arrivals(code, ts, row))
+                ready.append(arrivals(code, ts, row))
             else:
-                arrivals.append(Arrivals(code[valid], ts[valid], row[valid]))
-                nulls[which] = ts.size - arrivals[-1].row.size
-        self.newest = max((newest for newest in self.reached if newest is not None), default=None)
-        return Ready(NO_BATCH, NO_INTS, NO_LATE, nulls, (arrivals[0], arrivals[1]))
+                ready.append(arrivals(code[valid], ts[valid], row[valid]))
+                nulls[which] = ts.size - ready[-1].row.size
+        self.newest = max((tick for tick in (self.newest, *self.reached) if tick is not None), default=None)
+        return Ready(NO_BATCH, NO_INTS, NO_LATE, nulls, (ready[0], ready[1]))
 
     def _arrival_order(self, sides: tuple[Side, Side]) -> Ints | None:
         progress = [reached(rows.ts, earlier) for rows, earlier in zip(sides, self.reached, strict=True)]

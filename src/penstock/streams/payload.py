@@ -5,16 +5,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.columns import gather
+from penstock.core.columns import WIDTHS, gather
 from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
 MANY = 256  # once there are so many chunks
 SPARE = 1 << 14  # dead rows not worth a look
 LIVE_SHARE = 0.65  # a chunk with a smaller share of live rows is copied
-
-
-WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # what fixed-width values are copied as
 
 
 class Chunk(NamedTuple):
@@ -113,13 +110,14 @@ class Payload:
         taken: dict[str, pa.Array] = {}
         if any(chunk.numbers is not None for chunk in chunks):
             return taken
+        numbers = np.ascontiguousarray(numbers)
         starts = np.array([*(chunk.first for chunk in chunks), chunks[-1].end])
         for name in columns:
             at = self._places[name]
             addresses = [chunk.addresses[at] for chunk in chunks]
             if all(addresses):
                 words = pa.allocate_buffer(numbers.size * self._widths[at])
-                gather(starts, np.array(addresses), numbers, np.frombuffer(words, WORDS[self._widths[at]]))
+                gather(starts, np.array(addresses), numbers, self._widths[at], np.frombuffer(words, np.uint8))
                 taken[name] = pa.Array.from_buffers(self._types[at], numbers.size, [None, words])
         return taken
 
@@ -180,7 +178,7 @@ class Payload:
 def _width(kind: pa.DataType) -> int:
     """Return the bytes of a value that can be copied as a word; 0 if there is no such width."""
     fixed = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
-    return int(kind.byte_width) if fixed and kind.byte_width in WORDS else 0
+    return int(kind.byte_width) if fixed and kind.byte_width in WIDTHS else 0
 
 
 def _address(column: pa.ChunkedArray, width: int) -> int:
