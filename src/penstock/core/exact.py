@@ -506,7 +506,6 @@ class ExactJoin:
         room = self._room
         on_left = sort_both(self.rings, left, right, room)
         new = [int(rows.row[0]) if rows.row.size else LAST_ROW for rows in (left, right)]
-        pairs = -1
         while (pairs := join_sorted(room, self.plan, on_left, new[0], new[1], self._pairs)) < 0:
             self._roomier(0)
         return pairs
