@@ -1,7 +1,7 @@
 """Measure everything, write benchmarks/results.json, and rewrite the tables made from it (`make bench`).
 
-Every figure that matters is a ratio inside one run: the machine, its noise and its compiler are the same above and
-below the line.
+Every figure that matters is a ratio inside one run, of shortest times measured in turns: the machine, its noise and
+its compiler are the same above and below the line.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import json
 import platform
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 import penstock as pen
 from benchmarks import bare, loops, tables
-from benchmarks.cases import BATCH, Case, best, cases, engine_pairs
+from benchmarks.cases import BATCH, Case, cases, engine_pairs, in_turns
 from penstock.streams.workloads import uniform
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -37,52 +38,42 @@ def part(case: Case, rows: int) -> Case:
     return case._replace(left=case.left[:rows], right=case.right[:rows])
 
 
-def measure_bare(case: Case, pairs: Any) -> dict[str, float]:
-    """Time the bare joins, after compiling them."""
-    short, whole = part(case, 1000).arrays(), case.arrays()
-    bare.chains(*short, case.span, pairs)
-    bare.grouped(*short, case.span, pairs)
-    found = {"chains": best(lambda: bare.chains(*whole, case.span, pairs))[0]}
-    for batch in GROUPED_BATCHES:
-        found[f"grouped {batch}"] = best(lambda batch=batch: bare.grouped(*whole, case.span, pairs, batch))[0]
-    return found
+def measure_arrays(case: Case, pairs: Any) -> dict[str, dict[str, float]]:
+    """Time joins on arrays: the bare ones, the exact engine, and the policies at half memory."""
+    short, whole = part(case, 3 * BATCH), case.arrays()
+    policies = {policy: {"memory": case.span, "policy": policy} for policy in POLICIES}
+    bare.chains(*short.arrays(), case.span, pairs)  # compiled before they are timed, as are the others
+    bare.grouped(*short.arrays(), case.span, pairs)
+    for arguments in ({}, *policies.values()):
+        engine_pairs(short, pairs, **arguments)
+    runs = {
+        "chains": partial(bare.chains, *whole, case.span, pairs),
+        **{f"grouped {batch}": partial(bare.grouped, *whole, case.span, pairs, batch) for batch in GROUPED_BATCHES},
+        "exact": partial(engine_pairs, case, pairs),
+        **{policy: partial(engine_pairs, case, pairs, **arguments) for policy, arguments in policies.items()},
+    }
+    seconds = {name: timing.wall for name, timing in in_turns(runs).items()}
+    engine = {name: seconds.pop(name) for name in ("exact", *POLICIES)}
+    return {"bare": seconds, "engine": engine}
 
 
-def measure_engine(case: Case, pairs: Any) -> dict[str, float]:
-    """Time the exact engine and the policies at half memory on arrays, as the bare joins are."""
-    found = {}
-    engine_pairs(part(case, 3 * BATCH), pairs)
-    found["exact"] = best(lambda: engine_pairs(case, pairs))[0]
-    for policy in POLICIES:
-        bounded = {"memory": case.span, "policy": policy}
-        engine_pairs(part(case, 3 * BATCH), pairs, **bounded)
-        found[policy] = best(lambda bounded=bounded: engine_pairs(case, pairs, **bounded), times=3)[0]
-    return found
+def penstock_loop(left: pa.Table, right: pa.Table, span: int) -> int:
+    """Join in rounds with Penstock; return the number of result rows."""
+    op = pen.Join(on="key", time="ts", window=span, ledger="off")
+    return sum(
+        op.push(left=left.slice(at, BATCH), right=right.slice(at, BATCH)).num_rows
+        for at in range(0, left.num_rows, BATCH)
+    )
 
 
 def measure_loops(case: Case) -> dict[str, Any]:
     """Time the exact join from Arrow batches to Arrow tables, beside DuckDB and Polars in a loop."""
-
-    def penstock_loop(left: pa.Table, right: pa.Table, span: int) -> int:
-        op = pen.Join(on="key", time="ts", window=span, ledger="off")
-        return sum(
-            op.push(left=left.slice(at, BATCH), right=right.slice(at, BATCH)).num_rows
-            for at in range(0, left.num_rows, BATCH)
-        )
-
-    found: dict[str, Any] = {}
-    pairs = set()
-    for name, loop in (
-        ("penstock", penstock_loop),
-        ("duckdb", loops.duckdb_loop),
-        ("polars", loops.polars_loop),
-    ):
-        short = part(case, 3 * BATCH)
-        loop(short.left, short.right, case.span)
-        wall, cpu = best(lambda loop=loop: pairs.add(loop(case.left, case.right, case.span)), times=3)
-        found[name] = {"wall": wall, "cpu": cpu}
+    known = {"penstock": penstock_loop, "duckdb": loops.duckdb_loop, "polars": loops.polars_loop}
+    short = part(case, 3 * BATCH)
+    pairs = {loop(short.left, short.right, case.span) for loop in known.values()}
     assert len(pairs) == 1, pairs
-    return found
+    runs = {name: partial(loop, case.left, case.right, case.span) for name, loop in known.items()}
+    return {name: timing._asdict() for name, timing in in_turns(runs).items()}
 
 
 def measure_growth() -> list[dict[str, Any]]:
@@ -92,12 +83,15 @@ def measure_growth() -> list[dict[str, Any]]:
     pairs = np.full((2, 4 * rows), -1, np.int64)
     found = []
     for policy in POLICIES[:3]:
+        runs = {}
         for memory in GROWTH:
             case = Case("growth", streams.left, streams.right, memory)
-            bounded = {"memory": memory, "policy": policy}
-            engine_pairs(part(case, 3 * BATCH), pairs, **bounded)
-            wall, _ = best(lambda case=case, bounded=bounded: engine_pairs(case, pairs, **bounded), times=2)
-            found.append({"policy": policy, "memory": memory, "ns_per_tuple": 1e9 * wall / (2 * rows)})
+            engine_pairs(part(case, 3 * BATCH), pairs, memory=memory, policy=policy)
+            runs[str(memory)] = partial(engine_pairs, case, pairs, memory=memory, policy=policy)
+        found += [
+            {"policy": policy, "memory": int(memory), "ns_per_tuple": 1e9 * timing.wall / (2 * rows)}
+            for memory, timing in in_turns(runs).items()
+        ]
     return found
 
 
@@ -132,8 +126,7 @@ def main() -> None:
             print(f"joins: {case.name}", flush=True)
             results["joins"][case.name] = {
                 "rows": rows_of(case),
-                "bare": measure_bare(case, pairs),
-                "engine": measure_engine(case, pairs),
+                **measure_arrays(case, pairs),
                 "loops": measure_loops(case),
             }
     if only in {None, "growth"}:

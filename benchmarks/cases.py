@@ -16,6 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 ROWS = 10**6
 BATCH = 10_000
+ROUNDS = 5
 
 
 class Case(NamedTuple):
@@ -39,14 +40,22 @@ def cases(rows: int = ROWS) -> list[Case]:
     return [Case("sparse", sparse.left, sparse.right, 50_000), Case("dense", dense.left, dense.right, 500)]
 
 
-def best(function: Callable[[], Any], *, times: int = 5) -> tuple[float, float]:
-    """Return the shortest wall time of several runs, and the CPU time of that run."""
-    runs = []
-    for _ in range(times):
-        wall, cpu = time.perf_counter(), time.process_time()
-        function()
-        runs.append((time.perf_counter() - wall, time.process_time() - cpu))
-    return min(runs)
+class Timing(NamedTuple):
+    """The shortest wall and CPU seconds of several runs."""
+
+    wall: float
+    cpu: float
+
+
+def in_turns(runs: dict[str, Callable[[], Any]], *, rounds: int = ROUNDS) -> dict[str, Timing]:
+    """Time several runs in turns, so that a noisy moment of the machine meets all of them and not one."""
+    seen: dict[str, list[Timing]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            run()
+            seen[name].append(Timing(time.perf_counter() - wall, time.process_time() - cpu))
+    return {name: Timing(*(min(column) for column in zip(*times, strict=True))) for name, times in seen.items()}
 
 
 def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: Any) -> int:
@@ -56,11 +65,11 @@ def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: A
     """
     settings = settings_of({"on": "key", "time": "ts", "window": case.span, **arguments})
     bound = Bound(settings, case.left.schema, case.right.schema)
+    exact = settings.memory is None
     core: Any = bound.core(bound.plan())
-    intake = Intake(0, by_rows=False)
+    intake = Intake(0, by_rows=False, apart=exact)
     left_keys, left_ts, right_keys, right_ts = case.arrays()
     n = 0
-    exact = settings.memory is None
     for at in range(0, left_ts.size, batch):
         rows = slice(at, at + batch)
         ready = intake.take(
@@ -70,7 +79,7 @@ def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: A
             )
         )
         if exact:
-            left, right = core.push(ready.batch, ready.code, pairs[:, n:])
+            left, right = core.push_sides(*ready.sides, pairs[:, n:])
         else:
             left, right = core.push(ready.batch, ready.code)
             pairs[0, n : n + left.size] = left

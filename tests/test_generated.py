@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from benchmarks import registry_tables
+from benchmarks import registry_tables, tables
 
 from documents import ROOT
 from penstock.policies.registry import Entry, entries
@@ -20,6 +20,13 @@ def test_the_policy_table_is_the_registry() -> None:
 def test_the_table_of_papers_is_registry_and_tests() -> None:
     want = registry_tables.papers_table()
     assert want == registry_tables.between(ROOT / "docs" / "papers.md", "papers")[1]
+
+
+def test_the_speed_table_says_what_was_not_measured() -> None:
+    want = ["Joins on arrays", "Joins from Arrow to Arrow", "Time per row", "Memory"]
+    assert "\n\n".join(f"{part}: not measured." for part in want) == tables.speed_table({})
+    memory = [{"policy": "prob", "span": 1000, "grown": 5e8, "ratio": 1.25}]
+    assert "| `prob` | 1,000 | 500 MB | 1.2x |" in tables.speed_table({"memory": memory})
 
 
 def test_the_generator_knows_every_paper() -> None:

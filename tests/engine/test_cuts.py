@@ -275,3 +275,14 @@ def test_advance_expires() -> None:
         pusher.join.advance(now)
         seen.append(pusher.join.report().live.left)
     assert [2, 1, 1, 0, 0] == seen
+
+
+def test_a_push_without_rows_does_not_turn_time_back() -> None:
+    pusher = Pusher(window=3)
+    pusher.push([Arrival(0, 1, 1)])
+    pusher.join.advance(9)
+    pusher.push([])
+    pusher.push([Arrival(1, 2, 1)])
+    got = pusher.finish()
+    assert [] == got.pairs
+    assert [(1, 0, "late", 9)] == got.shed

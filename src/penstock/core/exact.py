@@ -1,27 +1,31 @@
-"""The exact join of rows that come in order: nothing is given up, so rows need be found by key only.
+"""The exact join: nothing is given up, so rows need be found by key only.
 
-Each side is a ring of its rows in order of arrival. There are two ways through a batch, with the same pairs:
+Each side is a ring of its rows in order of arrival. There are three ways through a batch, with the same pairs:
 
-- *chains*: a row names the next older one of its hash bucket, and a walk along that chain ends at the first row too
-  old. What expires is simply overwritten: nothing is unlinked. O(1 + matches) per row, whatever the window.
-- *grouped*: the rows of window and batch are sorted by key, so that the partners of a row lie side by side and are
-  copied in one go. O(window + batch + matches) per batch: the way for windows smaller than a batch.
+- *chains*, for windows in time: a row names the next older one of its hash bucket, and a walk along that chain ends
+  at the first row too old. What expires is simply overwritten: nothing is unlinked. The sides need no common order:
+  the right rows of a batch meet the left rows from before it, and then its left rows meet all right rows.
+  O(1 + matches) per row, whatever the window.
+- *grouped*, for windows in time: the rows of window and batch are sorted by key, so that the partners of a row lie
+  side by side and are copied in one go. O(window + batch + matches) per batch: the way for windows smaller than a
+  batch.
+- *merged*, for windows in rows: chains too, but row by row in order of arrival, since each row moves the windows on.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.core.jit import borrowed, kernel, part, prefetch, wide
-from penstock.core.rng import mixed
+from penstock.core.rng import GOLDEN, S32
 from penstock.core.step import (
     ARRIVED,
     COMPARISONS,
     COUNTS,
     DONE,
     EXPIRED,
-    FAR_AHEAD,
     NO_INTS,
     NO_ROWS,
     PAIRS,
@@ -32,22 +36,49 @@ from penstock.core.step import (
 from penstock.core.windows import NO_TICK, Ints, Words
 
 NEXT, LOW = 0, 1
+TAKEN, FOUND, COMPARED = 0, 2, 3  # entries of `done`: rows taken, one per side if not merged; pairs; comparisons
+CODE, OLDER = 0, 1
 BUCKETS = 4  # hash buckets per place in a ring
 FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 16
 LAST_NUMBER = 1 << 30
 SMALL_WINDOW = 4  # a batch so many times larger than the windows is grouped
 LAST_ROW = np.iinfo(np.int64).max
+AHEAD = 12  # rows between asking for a bucket, asking for the row it names, and using both
+
+
+class Arrivals(NamedTuple):
+    """Rows of one side, in order of time."""
+
+    code: Ints
+    pos: Ints  # timestamps
+    row: Ints  # numbers within the side
+
+    def part(self, begin: int, end: int) -> "Arrivals":
+        """Return the rows from one place to another."""
+        return Arrivals(self.code[begin:end], self.pos[begin:end], self.row[begin:end])
+
+
+def arrivals(code: Ints, pos: Ints, row: Ints) -> Arrivals:
+    """Return rows as kernels take them: codes and times are read-only, as those in Arrow's memory are.
+
+    Were they now one and now the other, each mixture would be compiled anew.
+    """
+    code, pos = code.view(), pos.view()
+    code.flags.writeable = pos.flags.writeable = False
+    return Arrivals(code, pos, row)
+
+
+NOBODY = arrivals(NO_INTS, NO_INTS, NO_INTS)
 
 
 class Rings(NamedTuple):
     """The rows of both sides that are not expired."""
 
     heads: Words  # (bucket, side) -> newest row there, by its place in the order of arrival; -1: none
-    code: Ints  # this and the next three are (side, place % room)
-    older: Words  # the next older row of the same bucket
-    row: Ints
-    pos: Ints
+    nodes: Ints  # (side, place % room, [CODE, OLDER]): a row's code, and the next older row of its bucket
+    row: Ints  # (side, place % room)
+    pos: Ints  # (side, place % room)
     ends: Ints  # (side, [NEXT, LOW]): place of the next row to come, and of the oldest not expired
     tick: Ints  # [newest tick]
 
@@ -55,7 +86,7 @@ class Rings(NamedTuple):
 class Room(NamedTuple):
     """Where a batch is sorted."""
 
-    table: Words  # (bucket, [group])
+    table: Words  # bucket -> group
     groups: Ints  # group -> code
     member: Words  # the group of each row of a side
     start: Ints  # (side, group) -> first row in the two below
@@ -66,9 +97,8 @@ class Room(NamedTuple):
 
 def room_for(rows: int) -> Room:
     """Return room to sort so many rows of both sides together."""
-    size = 1 << (2 * rows).bit_length()
     return Room(
-        np.empty((size, 1), np.int32),
+        np.empty(1 << (2 * rows).bit_length(), np.int32),
         np.empty(rows, np.int64),
         np.empty(rows, np.int32),
         np.empty((2, rows + 1), np.int64),
@@ -82,8 +112,7 @@ def empty(room: int) -> Rings:
     """Return rings for so many rows of each side, a power of two."""
     return Rings(
         np.full((BUCKETS * room, 2), -1, np.int32),
-        np.empty((2, room), np.int64),
-        np.empty((2, room), np.int32),
+        np.empty((2, room, 2), np.int64),
         np.empty((2, room), np.int64),
         np.empty((2, room), np.int64),
         np.zeros((2, 2), np.int64),
@@ -92,135 +121,212 @@ def empty(room: int) -> Rings:
 
 
 @part
-def bucket(heads: Words, code: int) -> int:
-    """Return where a code hashes to."""
-    return wide(mixed(np.uint64(code)) & np.uint64(heads.shape[0] - 1))
+def bucket(buckets: int, code: int) -> int:
+    """Return where a code hashes to: the upper bits of its product with the golden ratio."""
+    word = np.uint64(code) * GOLDEN
+    return wide(((word >> S32) * np.uint64(buckets)) >> S32)
 
 
 @part
-def put(rings: Rings, side: int, at: int, code: int, row: int, pos: int) -> None:
+def put(rings: Rings, side: int, place: int, at: int, code: int, row: int, pos: int) -> None:
     """Add a row at the head of its chain."""
-    place = rings.ends[side, NEXT]
-    slot = place & (rings.code.shape[1] - 1)
-    rings.code[side, slot] = code
-    rings.older[side, slot] = rings.heads[at, side]
+    slot = place & (rings.row.shape[1] - 1)
+    rings.nodes[side, slot, CODE] = code
+    rings.nodes[side, slot, OLDER] = rings.heads[at, side]
     rings.row[side, slot] = row
     rings.pos[side, slot] = pos
     rings.heads[at, side] = place
-    rings.ends[side, NEXT] = place + 1
 
 
 @part
-def expire(rings: Rings, side: int, oldest: int) -> int:
+def expire(rings: Rings, side: int, oldest: int, counts: Ints) -> int:
     """Let go of the rows that count from `oldest` or before; returns the place of the first that stays."""
-    mask = rings.code.shape[1] - 1
+    mask = rings.row.shape[1] - 1
     low, end = rings.ends[side, LOW], rings.ends[side, NEXT]
     while low < end and rings.pos[side, low & mask] <= oldest:
         low += 1
+    counts[EXPIRED + side] += low - rings.ends[side, LOW]
     rings.ends[side, LOW] = low
     return low
 
 
-@kernel
-def step_exact(rings: Rings, plan: Plan, batch: Batch, code: Ints, pairs: Ints, done: Ints) -> int:
-    """Take the rows of a batch from ``done[0]`` on; returns why it stopped. Cost: O(1 + matches) per row."""
-    rings, plan, batch = borrowed(rings), borrowed(plan), borrowed(batch)
-    code, pairs, done = borrowed(code), borrowed(pairs), borrowed(done)
+@part
+def look_ahead(rings: Rings, code: Ints, i: int, other: int) -> None:
+    """Ask for the memory that rows soon to come will touch."""
     heads = rings.heads
-    mask = rings.code.shape[1] - 1
-    n, compared = done[1], done[2]
-    for i in range(done[0], code.size):
-        if i + FAR_AHEAD < code.size:
-            prefetch(heads, bucket(heads, code[i + FAR_AHEAD]))
-        side = wide(batch.side[i])
-        other = 1 - side
-        at = batch.clock[i, other] if plan.by_rows else batch.pos[i]
-        low = expire(rings, other, at - plan.span[other])
-        key = code[i]
-        slot = bucket(heads, key)
-        place = wide(heads[slot, other])
+    if i + 2 * AHEAD < code.size:
+        prefetch(heads, bucket(heads.shape[0], code[i + 2 * AHEAD]))
+    if i + AHEAD < code.size:
+        place = wide(heads[bucket(heads.shape[0], code[i + AHEAD]), other])
+        prefetch(rings.nodes[other], place & (rings.row.shape[1] - 1))
+
+
+@part
+def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done: Ints) -> int:
+    """Let rows of one side meet those of the other, and enter them; returns why it stopped."""
+    other = 1 - side
+    heads, nodes = rings.heads, rings.nodes[other]
+    mask = rings.row.shape[1] - 1
+    mine, theirs = pairs[side], pairs[other]
+    older, newer = plan.span[other], plan.span[side]
+    low, enter = rings.ends[other, LOW], rings.ends[side, NEXT]
+    n, compared = done[FOUND], done[COMPARED]
+    own, own_row, own_pos = rings.nodes[side], rings.row[side], rings.pos[side]
+    why = DONE
+    i = done[TAKEN + side]
+    while i < rows.code.size:
+        look_ahead(rings, rows.code, i, other)
+        code, now = rows.code[i], rows.pos[i]
+        at = bucket(heads.shape[0], code)
+        place = wide(heads[at, other])
         begin = n
         while place >= low:
-            if n == pairs.shape[1]:
-                done[0], done[1], done[2] = i, begin, compared
-                return PAIRS_FULL
             spot = place & mask
-            pairs[side, n] = batch.row[i]
-            pairs[other, n] = rings.row[other, spot]
-            n += rings.code[other, spot] == key
             compared += 1
-            place = wide(rings.older[other, spot])
-        put(rings, side, slot, key, batch.row[i], batch.pos[i])
-    done[0], done[1], done[2] = code.size, n, compared
+            if nodes[spot, CODE] == code:
+                age = now - rings.pos[other, spot]
+                if age >= older and not plan.patient:
+                    break  # and so is everyone further along the chain
+                if age < older and -age < newer:
+                    if n == mine.size:
+                        why = PAIRS_FULL
+                        break
+                    mine[n] = rows.row[i]
+                    theirs[n] = rings.row[other, spot]
+                    n += 1
+            place = nodes[spot, OLDER]
+        if why == PAIRS_FULL:
+            n = begin
+            break
+        slot = enter & mask
+        own[slot, CODE] = code
+        own[slot, OLDER] = heads[at, side]
+        own_row[slot] = rows.row[i]
+        own_pos[slot] = now
+        heads[at, side] = enter
+        enter += 1
+        i += 1
+    rings.ends[side, NEXT] = enter
+    done[TAKEN + side], done[FOUND], done[COMPARED] = i, n, compared
+    return why
+
+
+@kernel
+def step_sides(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, pairs: Ints, done: Ints) -> int:
+    """Let the right rows of a batch meet the left ones before it, then its left rows all right ones.
+
+    Goes on from ``done``, and returns why it stopped. Cost: O(1 + matches) per row.
+    """
+    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
+    pairs, done = borrowed(pairs), borrowed(done)
+    why = meet(rings, plan, right, 1, pairs, done)
+    return meet(rings, plan, left, 0, pairs, done) if why == DONE else why
+
+
+@kernel
+def step_merged(rings: Rings, plan: Plan, batch: Batch, code: Ints, counts: Ints, pairs: Ints, done: Ints) -> int:
+    """Take the rows of a batch in order of arrival, windows in rows; goes on from ``done``, returns why it stopped.
+
+    Cost: O(1 + matches) per row.
+    """
+    rings, plan, batch, code = borrowed(rings), borrowed(plan), borrowed(batch), borrowed(code)
+    counts, pairs, done = borrowed(counts), borrowed(pairs), borrowed(done)
+    heads, nodes = rings.heads, rings.nodes
+    mask = rings.row.shape[1] - 1
+    n, compared = done[FOUND], done[COMPARED]
+    for i in range(done[TAKEN], code.size):
+        side = wide(batch.side[i])
+        other = 1 - side
+        look_ahead(rings, code, i, other)
+        low = expire(rings, other, batch.clock[i, other] - plan.span[other], counts)
+        at = bucket(heads.shape[0], code[i])
+        place = wide(heads[at, other])
+        begin = n
+        while place >= low:
+            spot = place & mask
+            compared += 1
+            if nodes[other, spot, CODE] == code[i]:
+                if n == pairs.shape[1]:
+                    done[TAKEN], done[FOUND], done[COMPARED] = i, begin, compared
+                    return PAIRS_FULL
+                pairs[side, n] = batch.row[i]
+                pairs[other, n] = rings.row[other, spot]
+                n += 1
+            place = nodes[other, spot, OLDER]
+        put(rings, side, rings.ends[side, NEXT], at, code[i], batch.row[i], batch.pos[i])
+        rings.ends[side, NEXT] += 1
+    done[TAKEN], done[FOUND], done[COMPARED] = code.size, n, compared
     return DONE
 
 
 @part
-def group(table: Words, groups: Ints, code: int, count: Ints) -> int:
-    """Return the number of a key's group, a new one for a new key; ``count[0]`` is how many there are."""
-    at = bucket(table, code)
-    while table[at, 0] >= 0 and groups[table[at, 0]] != code:
-        at = (at + 1) & (table.shape[0] - 1)
-    if table[at, 0] < 0:
-        table[at, 0] = count[0]
-        groups[count[0]] = code
-        count[0] += 1
-    return wide(table[at, 0])
+def group(room: Room, code: int) -> int:
+    """Return the number of a key's group, a new one for a new key."""
+    table, groups, found = room.table, room.groups, room.found
+    at = bucket(table.size, code)
+    while table[at] >= 0 and groups[table[at]] != code:
+        at = (at + 1) & (table.size - 1)
+    if table[at] < 0:
+        table[at] = found[0]
+        groups[found[0]] = code
+        found[0] += 1
+    return wide(table[at])
 
 
 @part
-def sort_side(rings: Rings, batch: Batch, code: Ints, side: int, room: Room, count: Ints) -> None:
+def sort_side(rings: Rings, rows: Arrivals, side: int, room: Room) -> None:
     """Sort the rows of one side in window and batch by key, keeping their order within a key (a counting sort)."""
     member, start = room.member, room.start[side]
-    mask = rings.code.shape[1] - 1
+    mask = rings.row.shape[1] - 1
     low, end = rings.ends[side, LOW], rings.ends[side, NEXT]
+    held = end - low
     start[:] = 0
-    n = 0
-    for place in range(low, end):
-        member[n] = group(room.table, room.groups, rings.code[side, place & mask], count)
+    for n in range(held):
+        member[n] = group(room, rings.nodes[side, (low + n) & mask, CODE])
         start[member[n] + 1] += 1
-        n += 1
-    for i in range(code.size):
-        if batch.side[i] == side:
-            member[n] = group(room.table, room.groups, code[i], count)
-            start[member[n] + 1] += 1
-            n += 1
-    for g in range(count[0]):
+    for i in range(rows.code.size):
+        member[held + i] = group(room, rows.code[i])
+        start[member[held + i] + 1] += 1
+    groups = room.found[0]
+    for g in range(groups):
         start[g + 1] += start[g]
-    n = 0
-    for place in range(low, end):
+    for n in range(held):
         at = start[member[n]]
-        room.row[side, at] = rings.row[side, place & mask]
-        room.pos[side, at] = rings.pos[side, place & mask]
+        room.row[side, at] = rings.row[side, (low + n) & mask]
+        room.pos[side, at] = rings.pos[side, (low + n) & mask]
         start[member[n]] = at + 1
-        n += 1
-    for i in range(code.size):
-        if batch.side[i] == side:
-            at = start[member[n]]
-            room.row[side, at] = batch.row[i]
-            room.pos[side, at] = batch.pos[i]
-            start[member[n]] = at + 1
-            n += 1
-    for back in range(count[0]):
-        g = count[0] - back
+    for i in range(rows.code.size):
+        at = start[member[held + i]]
+        room.row[side, at] = rows.row[i]
+        room.pos[side, at] = rows.pos[i]
+        start[member[held + i]] = at + 1
+    for back in range(groups):
+        g = groups - back
         start[g] = start[g - 1]
     start[0] = 0
 
 
 @kernel
-def join_grouped(rings: Rings, plan: Plan, batch: Batch, code: Ints, room: Room, pairs: Ints) -> int:
-    """Join a batch with the windows and itself, windows in time; returns the pairs, or -1 if they do not fit."""
-    rings, plan, batch = borrowed(rings), borrowed(plan), borrowed(batch)
-    code, room, pairs = borrowed(code), borrowed(room), borrowed(pairs)
+def sort_both(rings: Rings, left: Arrivals, right: Arrivals, room: Room) -> int:
+    """Sort windows and batch by key; returns how many keys the left has: they come first."""
+    rings, left, right, room = borrowed(rings), borrowed(left), borrowed(right), borrowed(room)
     room.table[:] = -1
-    count = room.found
-    count[0] = 0
-    sort_side(rings, batch, code, 0, room, count)
-    on_left = count[0]
-    sort_side(rings, batch, code, 1, room, count)
+    room.found[0] = 0
+    sort_side(rings, left, 0, room)
+    on_left = room.found[0]
+    sort_side(rings, right, 1, room)
+    return on_left
+
+
+@kernel
+def join_sorted(room: Room, plan: Plan, on_left: int, new_left: int, new_right: int, pairs: Ints) -> int:
+    """Emit the pairs of a sorted batch with a row that is new; returns how many, or -1 if they do not fit.
+
+    `new_left` and `new_right` are the numbers of the first new rows.
+    """
+    room, plan, pairs = borrowed(room), borrowed(plan), borrowed(pairs)
     left, right = pairs[0], pairs[1]
     rows, pos = room.row[1], room.pos[1]
-    new_left, new_right = first_new(batch, 0), first_new(batch, 1)
     n = 0
     for g in range(on_left):
         begin, end = room.start[1, g], room.start[1, g + 1]
@@ -244,26 +350,16 @@ def join_grouped(rings: Rings, plan: Plan, batch: Batch, code: Ints, room: Room,
     return n
 
 
-@part
-def first_new(batch: Batch, side: int) -> int:
-    """Return the number of a side's first row in a batch."""
-    for i in range(batch.side.size):
-        if batch.side[i] == side:
-            return batch.row[i]
-    return wide(LAST_ROW)
-
-
 @kernel
-def append_rows(rings: Rings, batch: Batch, code: Ints) -> None:
-    """Add the rows of a batch to the rings, without chains."""
-    rings, batch, code = borrowed(rings), borrowed(batch), borrowed(code)
-    mask = rings.code.shape[1] - 1
-    for i in range(code.size):
-        side = wide(batch.side[i])
+def append_rows(rings: Rings, rows: Arrivals, side: int) -> None:
+    """Add rows of one side to its ring, without chains."""
+    rings, rows = borrowed(rings), borrowed(rows)
+    mask = rings.row.shape[1] - 1
+    for i in range(rows.code.size):
         slot = rings.ends[side, NEXT] & mask
-        rings.code[side, slot] = code[i]
-        rings.row[side, slot] = batch.row[i]
-        rings.pos[side, slot] = batch.pos[i]
+        rings.nodes[side, slot, CODE] = rows.code[i]
+        rings.row[side, slot] = rows.row[i]
+        rings.pos[side, slot] = rows.pos[i]
         rings.ends[side, NEXT] += 1
 
 
@@ -271,20 +367,65 @@ def append_rows(rings: Rings, batch: Batch, code: Ints) -> None:
 def refill(rings: Rings, old: Rings) -> None:
     """Enter the live rows of older rings."""
     rings, old = borrowed(rings), borrowed(old)
-    mask = old.code.shape[1] - 1
+    mask = old.row.shape[1] - 1
     for side in range(2):
         for place in range(old.ends[side, LOW], old.ends[side, NEXT]):
             at = place & mask
-            code = old.code[side, at]
-            put(rings, side, bucket(rings.heads, code), code, old.row[side, at], old.pos[side, at])
+            code = old.nodes[side, at, CODE]
+            slot = bucket(rings.heads.shape[0], code)
+            put(rings, side, rings.ends[side, NEXT], slot, code, old.row[side, at], old.pos[side, at])
+            rings.ends[side, NEXT] += 1
+
+
+@part
+def skip(rings: Rings, side: int, oldest: int, counts: Ints) -> None:
+    """Let go of the rows that count from `oldest` or before, many at once: rows are in order of time."""
+    mask = rings.row.shape[1] - 1
+    low, high = rings.ends[side, LOW], rings.ends[side, NEXT]
+    while low < high:
+        middle = (low + high) // 2
+        if rings.pos[side, middle & mask] <= oldest:
+            low = middle + 1
+        else:
+            high = middle
+    counts[EXPIRED + side] += low - rings.ends[side, LOW]
+    rings.ends[side, LOW] = low
 
 
 @kernel
-def expire_both(rings: Rings, oldest: Ints) -> None:
-    """Let go of the rows of each side that count from ``oldest[side]`` or before."""
-    rings, oldest = borrowed(rings), borrowed(oldest)
+def expire_both(rings: Rings, plan: Plan, left: int, right: int, counts: Ints) -> None:
+    """Let go of the rows of each side that are out of the window at its clock. O(log rows)."""
+    rings, plan, counts = borrowed(rings), borrowed(plan), borrowed(counts)
+    skip(rings, 0, left - plan.span[0], counts)
+    skip(rings, 1, right - plan.span[1], counts)
+
+
+@kernel
+def expire_before(rings: Rings, plan: Plan, watermark: int, counts: Ints) -> None:
+    """Let go of the rows that meet nobody from the watermark on, in order of arrival, up to the first that does."""
+    rings, plan, counts = borrowed(rings), borrowed(plan), borrowed(counts)
     for side in range(2):
-        expire(rings, side, oldest[side])
+        expire(rings, side, watermark - plan.span[side], counts)
+
+
+def apart(batch: Batch, code: Ints) -> tuple[Arrivals, Arrivals]:
+    """Return the rows of a batch side by side. O(rows)."""
+    mine = batch.side == 0
+    left, right = (arrivals(code[rows], batch.pos[rows], batch.row[rows]) for rows in (mine, ~mine))
+    return left, right
+
+
+def pieces(left: Arrivals, right: Arrivals, most: int) -> Iterator[tuple[Arrivals, Arrivals]]:
+    """Cut rows in time, so that at most so many of the left come at once: no chain holds much that is too new."""
+    if left.pos.size <= most:
+        yield left, right
+        return
+    began = 0
+    for end in range(most, left.pos.size, most):
+        until = int(np.searchsorted(right.pos, left.pos[end - 1], side="right"))
+        yield left.part(end - most, end), right.part(began, until)
+        began = until
+    yield left.part((left.pos.size - 1) // most * most, left.pos.size), right.part(began, right.pos.size)
 
 
 class ExactJoin:
@@ -296,63 +437,125 @@ class ExactJoin:
         self.counts = np.zeros(COUNTS, np.int64)
         self._clock = np.full(2, NO_TICK)
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
+        self._room = room_for(1)
         self._chained = True  # whether the chains of the rings are up to date
 
     def warm(self) -> None:
         """Compile or load the kernels before they are needed."""
-        step_exact(self.rings, self.plan, NO_ROWS, NO_INTS, self._pairs, np.zeros(3, np.int64))
-        join_grouped(self.rings, self.plan, NO_ROWS, NO_INTS, room_for(1), self._pairs)
+        if self.plan.by_rows:
+            step_merged(self.rings, self.plan, NO_ROWS, NO_INTS, self.counts, self._pairs, np.zeros(4, np.int64))
+        else:
+            step_sides(self.rings, self.plan, NOBODY, NOBODY, self._pairs, np.zeros(4, np.int64))
+            self._join_grouped(NOBODY, NOBODY)
 
     def push(self, batch: Batch, code: Ints, into: Ints | None = None) -> tuple[Ints, Ints]:
         """Take a batch and return the row numbers of its pairs, left and right, as good until the next call.
 
         `into` is (side, n) room to write them to, if the caller has some.
         """
+        if not self.plan.by_rows:
+            return self.push_sides(*apart(batch, code), into)
         if into is not None:
             self._pairs = into
         if code.size == 0:
             return self._pairs[0, :0], self._pairs[1, :0]
         arrived = np.bincount(batch.side, minlength=2)
-        self._reserve(int(arrived.max()))
-        held = self.live(0) + self.live(1)
-        if SMALL_WINDOW * held <= code.size and not self.plan.by_rows:
-            pairs, compared = self._push_grouped(batch, code, held + code.size)
+        self._reserve(*arrived)
+        done = np.zeros(4, np.int64)
+        while step_merged(self.rings, self.plan, batch, code, self.counts, self._pairs, done) == PAIRS_FULL:
+            self._roomier(done[FOUND])
+        return self._settled(arrived, done, int(batch.tick[-1]), batch.clock[-1])
+
+    def push_sides(self, left: Arrivals, right: Arrivals, into: Ints | None = None) -> tuple[Ints, Ints]:
+        """Do the same for windows in time with rows not yet merged, each side in order.
+
+        None is older than what came before, unless the plan is patient.
+        """
+        if into is not None:
+            self._pairs = into
+        arrived = left.pos.size, right.pos.size
+        if not any(arrived):
+            return self._pairs[0, :0], self._pairs[1, :0]
+        tick = max(int(rows.pos.max()) for rows in (left, right) if rows.pos.size)
+        if self.plan.patient:
+            done = self._push_patient(left, right)
+        elif SMALL_WINDOW * (self.live(0) + self.live(1)) <= sum(arrived):
+            done = self._push_grouped(left, right, tick)
         else:
-            pairs, compared = self._push_chained(batch, code)
+            done = self._push_chained(left, right)
+        return self._settled(arrived, done, tick, (tick, tick))
+
+    def _settled(
+        self, arrived: Ints | Sequence[int], done: Ints, tick: int, clock: Ints | Sequence[int]
+    ) -> tuple[Ints, Ints]:
+        """Write down what a batch did, and return its pairs."""
+        pairs = done[FOUND]
         self.counts[ARRIVED : ARRIVED + 2] += arrived
         self.counts[PAIRS] += pairs
-        self.counts[COMPARISONS] += compared
-        self.rings.tick[0] = batch.tick[-1]
-        self._clock[:] = batch.clock[-1] if self.plan.by_rows else batch.tick[-1]
-        self._expire(self._clock)
+        self.counts[COMPARISONS] += done[COMPARED]
+        self.rings.tick[0] = max(tick, self.rings.tick[0])
+        self._clock[:] = clock
+        self._expire(*clock)
         return self._pairs[0, :pairs], self._pairs[1, :pairs]
 
-    def _push_grouped(self, batch: Batch, code: Ints, rows: int) -> tuple[int, int]:
-        room = room_for(rows)
-        pairs = join_grouped(self.rings, self.plan, batch, code, room, self._pairs)
-        while pairs < 0:
-            self._pairs = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
-            pairs = join_grouped(self.rings, self.plan, batch, code, room, self._pairs)
-        append_rows(self.rings, batch, code)
+    def _push_grouped(self, left: Arrivals, right: Arrivals, tick: int) -> Ints:
+        pairs = self._join_grouped(left, right)
+        self._expire(tick, tick)
+        stale = [
+            int(np.searchsorted(rows.pos, tick - span, side="right"))
+            for rows, span in zip((left, right), self.plan.span, strict=True)
+        ]
+        self.counts[EXPIRED : EXPIRED + 2] += stale
+        self._reserve(left.pos.size - stale[0], right.pos.size - stale[1])
+        for side, rows in enumerate((left, right)):
+            append_rows(self.rings, rows.part(stale[side], rows.pos.size), side)
         self._chained = False
-        return pairs, pairs
+        return np.array([0, 0, pairs, pairs])
 
-    def _push_chained(self, batch: Batch, code: Ints) -> tuple[int, int]:
+    def _join_grouped(self, left: Arrivals, right: Arrivals) -> int:
+        rows = self.live(0) + self.live(1) + left.pos.size + right.pos.size
+        if not rows <= self._room.member.size <= FIRST_ROOM + 4 * rows:  # too large is slow too: it is wiped
+            self._room = room_for(rows)
+        room = self._room
+        on_left = sort_both(self.rings, left, right, room)
+        new = [int(rows.row[0]) if rows.row.size else LAST_ROW for rows in (left, right)]
+        while (pairs := join_sorted(room, self.plan, on_left, new[0], new[1], self._pairs)) < 0:
+            self._roomier(0)
+        return pairs
+
+    def _push_chained(self, left: Arrivals, right: Arrivals) -> Ints:
+        done = np.zeros(4, np.int64)
+        for mine, theirs in pieces(left, right, max(self.live(0), self.live(1), FIRST_ROOM)):
+            clock = min(int(rows.pos[0]) for rows in (mine, theirs) if rows.pos.size)
+            self._expire(clock, clock)
+            self._meet(mine, theirs, done)
+        return done
+
+    def _push_patient(self, left: Arrivals, right: Arrivals) -> Ints:
+        """Take rows that may be older than those held: chains are walked to their end."""
+        done = np.zeros(4, np.int64)
+        self._meet(left, right, done)
+        return done
+
+    def _meet(self, left: Arrivals, right: Arrivals, done: Ints) -> None:
+        self._reserve(left.pos.size, right.pos.size)
         if not self._chained:
-            self._lay_out(self.rings.code.shape[1])
-        done = np.zeros(3, np.int64)
-        before = self.rings.ends[:, LOW].copy()
-        while step_exact(self.rings, self.plan, batch, code, self._pairs, done) == PAIRS_FULL:
-            longer = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
-            longer[:, : done[1]] = self._pairs[:, : done[1]]
-            self._pairs = longer
-        self.counts[EXPIRED : EXPIRED + 2] += self.rings.ends[:, LOW] - before
-        return int(done[1]), int(done[2])
+            self._lay_out(self.rings.row.shape[1])
+        done[TAKEN : TAKEN + 2] = 0
+        while step_sides(self.rings, self.plan, left, right, self._pairs, done) == PAIRS_FULL:
+            self._roomier(done[FOUND])
 
-    def _expire(self, clock: Ints) -> None:
-        before = self.rings.ends[:, LOW].copy()
-        expire_both(self.rings, clock - self.plan.span)
-        self.counts[EXPIRED : EXPIRED + 2] += self.rings.ends[:, LOW] - before
+    def _roomier(self, pairs: int) -> None:
+        """Make more room for pairs, keeping the first so many."""
+        longer = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
+        longer[:, :pairs] = self._pairs[:, :pairs]
+        self._pairs = longer
+
+    def _expire(self, left: int, right: int) -> None:
+        """Let go of what is too old at these clocks."""
+        if self.plan.patient and not self.plan.by_rows:
+            return
+        expire_both(self.rings, self.plan, left, right, self.counts)
 
     @property
     def tick(self) -> int | None:
@@ -363,7 +566,7 @@ class ExactJoin:
     def close(self) -> None:
         """End the open tick."""
         if self.tick is not None:
-            self._expire(self._clock + self.plan.ahead)
+            self._expire(*(self._clock + self.plan.ahead))
 
     def advance(self, to: int) -> None:
         """End every tick before `to`."""
@@ -374,18 +577,19 @@ class ExactJoin:
         """End every tick up to this one, with these clocks."""
         self.rings.tick[0] = max(tick, self.rings.tick[0])
         self._clock[:] = clock
-        self._expire(clock + self.plan.ahead)
+        self._expire(*(clock + self.plan.ahead))
 
-    def _reserve(self, rows: int) -> None:
+    def pass_watermark(self, to: int) -> None:
+        """Let go of the rows that meet nobody from `to` on, those that came before one that does excepted."""
+        expire_before(self.rings, self.plan, to, self.counts)
+
+    def _reserve(self, left: int, right: int) -> None:
         """Make room for so many more rows of each side."""
-        old = self.rings
-        live = old.ends[:, NEXT] - old.ends[:, LOW]
-        room = old.code.shape[1]
-        if int(live.max()) + rows <= room and int(old.ends[:, NEXT].max()) + rows < LAST_NUMBER:
-            return
-        while room < int(live.max()) + rows:
-            room *= 2
-        self._lay_out(room)
+        (next_left, low_left), (next_right, low_right) = self.rings.ends.tolist()
+        need = max(next_left - low_left + left, next_right - low_right + right)
+        room = self.rings.row.shape[1]
+        if need > room or max(next_left + left, next_right + right) >= LAST_NUMBER:
+            self._lay_out(max(room, 1 << (need - 1).bit_length()))
 
     def _lay_out(self, room: int) -> None:
         """Enter the live rows into fresh rings."""
@@ -408,18 +612,26 @@ class ExactJoin:
 
     def held(self, side: int) -> tuple[Ints, Ints]:
         """Return the numbers of the rows held on one side, ascending, and what each counts from."""
-        low, end = self.rings.ends[side, LOW], self.rings.ends[side, NEXT]
-        places = np.arange(low, end) & (self.rings.code.shape[1] - 1)
-        rows = self.rings.row[side, places]
-        order = np.argsort(rows)
-        return rows[order], self.rings.pos[side, places][order]
+        size = self.rings.row.shape[1]
+        low, end = self.rings.ends[side, LOW] % size, self.rings.ends[side, NEXT] % size
+        around = low > end or (low == end and self.live(side) > 0)
+        rows, pos = (
+            np.concatenate([ring[side, low:], ring[side, :end]]) if around else ring[side, low:end].copy()
+            for ring in (self.rings.row, self.rings.pos)
+        )
+        if not self.plan.by_rows:
+            return rows, pos
+        order = np.argsort(rows)  # rows of a tick may have come in any order
+        return rows[order], pos[order]
 
     def adopt(self, rows: Batch, code: Ints, counts: Ints, following: Ints) -> None:  # noqa: ARG002 - as WindowJoin
         """Take over the rows that another join held, in order of time, with its counters."""
         if code.size:
-            self._reserve(int(np.bincount(rows.side).max()))
-            append_rows(self.rings, rows, code)
-            self._chained = False
+            sides = apart(rows, code)
+            self._reserve(*(side.row.size for side in sides))
+            for side, mine in enumerate(sides):
+                append_rows(self.rings, mine, side)
+            self._lay_out(self.rings.row.shape[1])
             self.rings.tick[0] = rows.tick[-1]
             self._clock[:] = rows.clock[-1] if self.plan.by_rows else rows.tick[-1]
         self.counts[:] = counts

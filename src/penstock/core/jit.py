@@ -1,5 +1,6 @@
 """Compile kernels, and keep what was compiled where only the same sources find it again."""
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -103,6 +104,28 @@ def _prefetch(array: Any, index: Any) -> Any:  # noqa: ARG001 - the signature mu
         _fetch_line(types.uintp(array.ctypes.data + index * array.strides[0]))
 
     return ask
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _load(typing_context: Any, address: Any, like: Any) -> Any:  # noqa: ARG001 - the signature is Numba's
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = context.get_data_type(signature.return_type)
+        return builder.load(builder.inttoptr(arguments[0], kind.as_pointer()))
+
+    return like.dtype(types.intp, like), generate
+
+
+def peek(address: int, like: Any) -> Any:
+    """Return the number at an address in memory, of the type of the items of `like`."""
+    return np.frombuffer(ctypes.string_at(int(address), like.itemsize), like.dtype)[0]
+
+
+@overload(peek)
+def _peek(address: Any, like: Any) -> Any:  # noqa: ARG001 - the signature must match
+    def look(address: int, like: Any) -> Any:
+        return _load(address, like)
+
+    return look
 
 
 def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:

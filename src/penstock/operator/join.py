@@ -11,19 +11,18 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.join import WindowJoin
+from penstock.core.exact import ExactJoin
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.quality.books import Estimate, Report, Sides
-from penstock.streams.intake import NO_INTS, Intake, Ready, Waiting
+from penstock.streams.intake import NO_INTS, NO_LATE, Intake, Ready, Waiting
 from penstock.streams.payload import Payload
 
 VERSION = 1  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
-NO_LATE: Ints = np.empty((0, 3), np.int64)
 COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "min": np.minimum,
     "max": np.maximum,
@@ -92,7 +91,8 @@ class Join:
             return
         bound = Bound(self._settings, left, right)
         self._core = bound.core(bound.plan())
-        self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient)
+        apart = isinstance(self._core, ExactJoin) and not bound.by_rows
+        self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient, apart=apart)
         self._payload = (Payload(left), Payload(right))
         self._importance = 0.0
         self._collided = 0
@@ -164,7 +164,10 @@ class Join:
             late = np.bincount(ready.late[:, 0], minlength=2)
             counts[ARRIVED : ARRIVED + 2] += late
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
-        left, right = self._core.push(ready.batch, ready.code)
+        if ready.sides is not None and isinstance(self._core, ExactJoin):
+            left, right = self._core.push_sides(*ready.sides)
+        else:
+            left, right = self._core.push(ready.batch, ready.code)
         joined = self._joined(left, right)
         if self._intake.by_rows or self._intake.newest != self._core.tick:
             self._core.close()  # windows in rows get whole ticks; a null key may have ended the open one
@@ -197,10 +200,10 @@ class Join:
                 self._collided += int((~same).sum())
                 left, right = left[same], right[same]
         halves = [
-            self._payload[side].take(numbers, [source for _, at, source in bound.layout if at == side])
+            iter(self._payload[side].columns(numbers, [source for _, at, source in bound.layout if at == side]))
             for side, numbers in enumerate((left, right))
         ]
-        columns = [halves[side][source] for _, side, source in bound.layout]
+        columns = [next(halves[side]) for _, side, _ in bound.layout]
         if bound.importance:
             values = [
                 importance_of(self._payload[side].take(numbers, [name])[name], name)
@@ -208,7 +211,7 @@ class Join:
             ]
             combined = COMBINED[self._settings.combine](*values)
             self._importance += float(combined.sum())
-            columns.append(pa.chunked_array([pa.array(combined)]))
+            columns.append(pa.array(combined))
         cast = [
             column if column.type == wanted.type else column.cast(wanted.type)
             for column, wanted in zip(columns, bound.schema, strict=True)
@@ -234,7 +237,8 @@ class Join:
                 self._payload[side].trim(np.union1d(numbers, waits) if waits.size else numbers)
 
     def _held_rows(self, side: int) -> int:
-        return self._core.live(side) + int((self._intake.waiting.side == side).sum())
+        waiting = self._intake.waiting.side
+        return self._core.live(side) + (int((waiting == side).sum()) if waiting.size else 0)
 
     def advance(self, to: Any) -> pa.Table:
         """Move time on to `to` although nothing arrived: every tick before it is closed.
@@ -256,7 +260,7 @@ class Join:
         bound = self.bound
         tick = bound.clock.tick("to", to)
         joined = self._step(self._intake.pass_watermark(tick))
-        if isinstance(self._core, WindowJoin) and not bound.by_rows:
+        if not bound.by_rows:
             self._core.pass_watermark(tick)
             self._settle(NO_LATE)
         return joined

@@ -231,11 +231,8 @@ class Bound:
     def core(self, plan: Plan) -> WindowJoin | ExactJoin:
         """Make the windows and the policy of this join."""
         bounded = self.unit != "none"
-        if (
-            not bounded
-            and self.settings.per_key is None
-            and (self.by_rows or (self.lateness == 0 and not self.patient))
-        ):
+        plain = self.by_rows or self.lateness == (LIMIT if self.patient else 0)
+        if not bounded and self.settings.per_key is None and plain:
             return ExactJoin(plan)
         chosen = self.settings.chosen
         return WindowJoin(

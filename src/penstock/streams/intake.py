@@ -5,12 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock.core.exact import Arrivals, arrivals
+from penstock.core.step import NO_ROWS as NO_BATCH
 from penstock.core.step import Batch
 from penstock.core.windows import Floats, Ints
 
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_FLOATS: Floats = np.empty(0, np.float64)
 NO_CLOCK: Ints = np.empty((0, 2), np.int64)
+NO_LATE: Ints = np.empty((0, 3), np.int64)
 NO_WATERMARK = -(1 << 62)  # before any time
 
 
@@ -34,6 +37,7 @@ class Ready(NamedTuple):
     code: Ints
     late: Ints  # (n, [side, row, tick])
     nulls: Ints  # per side
+    sides: tuple[Arrivals, Arrivals] | None = None  # instead of the batch: rows in order of time, not merged
 
 
 class Waiting(NamedTuple):
@@ -63,12 +67,19 @@ class Intake:
     A row is late if it is older than the newest row seen before it by more than `lateness`, or older than the
     watermark. A *patient* intake looks at the side that is behind instead, and only between pushes. Windows in rows
     need whole ticks: their rows wait until no row of their tick can come any more.
+
+    Parameters:
+        lateness: in ticks.
+        by_rows: whether windows are in rows.
+        patient: whether the side that is behind says what is late.
+        apart: whether sides that come in order are handed on as they are, not merged: for a core that takes them.
     """
 
-    def __init__(self, lateness: int, *, by_rows: bool, patient: bool = False) -> None:
+    def __init__(self, lateness: int, *, by_rows: bool, patient: bool = False, apart: bool = False) -> None:
         self.lateness = lateness
         self.patient = patient
         self.by_rows = by_rows
+        self.apart = apart
         self.newest: int | None = None
         self.watermark = NO_WATERMARK  # rows older than this are late
         self.reached: list[int | None] = [None, None]  # the newest timestamp of each side
@@ -79,6 +90,9 @@ class Intake:
 
     def take(self, sides: tuple[Side, Side]) -> Ready:
         """Take the rows of a push."""
+        bar = self.watermark if self.patient else self.newest
+        if self.apart and all(in_order(rows.ts, bar) for rows in sides):
+            return self._in_order(sides)
         sizes = [side.ts.size for side in sides]
         order = self._arrival_order(sides)
         ts = _merged([side.ts for side in sides], order)
@@ -90,7 +104,7 @@ class Intake:
         importance = _merged([rows.importance for rows in sides], order) if given else NO_FLOATS
         self.next += sizes
         if ts.size == 0:
-            return self._release(nothing_waits(), np.empty((0, 3), np.int64))
+            return self._release(nothing_waits(), NO_LATE)
         tick = reached(ts, self.newest)
         before = np.empty_like(tick)
         before[0] = ts[0] if self.newest is None else self.newest
@@ -104,7 +118,7 @@ class Intake:
         behind = [newest for newest in self.reached if newest is not None]
         if self.patient and len(behind) == 2:
             self.watermark = max(self.watermark, min(behind) - self.lateness)
-        late = np.empty((0, 3), np.int64)
+        late = NO_LATE
         keep = ~is_late
         if is_late.any():
             if valid is not None:
@@ -131,6 +145,24 @@ class Intake:
         batch = Batch(side, np.empty(side.size, np.int32), row, tick, ts, NO_CLOCK, weight, importance)
         return Ready(batch, code, late, nulls)
 
+    def _in_order(self, sides: tuple[Side, Side]) -> Ready:
+        """Take rows in order on each side, none of them late: only null keys are left out."""
+        nulls = np.zeros(2, np.int64)
+        ready: list[Arrivals] = []
+        for which, (ts, code, valid, _, _) in enumerate(sides):
+            row = np.arange(self.next[which], self.next[which] + ts.size)
+            self.next[which] += ts.size
+            earlier = self.reached[which]
+            if ts.size:
+                self.reached[which] = int(ts[-1]) if earlier is None else max(int(ts[-1]), earlier)
+            if valid is None:
+                ready.append(arrivals(code, ts, row))
+            else:
+                ready.append(arrivals(code[valid], ts[valid], row[valid]))
+                nulls[which] = ts.size - ready[-1].row.size
+        self.newest = max((tick for tick in (self.newest, *self.reached) if tick is not None), default=None)
+        return Ready(NO_BATCH, NO_INTS, NO_LATE, nulls, (ready[0], ready[1]))
+
     def _arrival_order(self, sides: tuple[Side, Side]) -> Ints | None:
         progress = [reached(rows.ts, earlier) for rows, earlier in zip(sides, self.reached, strict=True)]
         for which, newest in enumerate(progress):
@@ -144,12 +176,12 @@ class Intake:
         """Move time on without rows (None: to the end), releasing what waited for it."""
         if to is not None and (self.newest is None or to > self.newest):
             self.newest = to
-        return self._release(nothing_waits(), np.empty((0, 3), np.int64), everything=to is None)
+        return self._release(nothing_waits(), NO_LATE, everything=to is None)
 
     def pass_watermark(self, to: int) -> Ready:
         """Let no row older than `to` in any more, releasing what waited for that."""
         self.watermark = max(self.watermark, to)
-        return self._release(nothing_waits(), np.empty((0, 3), np.int64))
+        return self._release(nothing_waits(), NO_LATE)
 
     def _release(self, arrived: Waiting, late: Ints, *, everything: bool = False) -> Ready:
         """Queue what arrived and hand out the ticks that are complete."""
@@ -183,9 +215,14 @@ class Intake:
         return Ready(batch, code, late, nulls)
 
 
+def in_order(ts: Ints, earlier: int | None) -> bool:
+    """Say whether no timestamp is older than one before it, an earlier one included."""
+    return ts.size == 0 or ((earlier is None or ts[0] >= earlier) and bool((ts[1:] >= ts[:-1]).all()))
+
+
 def reached(ts: Ints, earlier: int | None) -> Ints:
     """Return the newest timestamp seen at each row, an earlier one included."""
-    if ts.size == 0 or ((earlier is None or ts[0] >= earlier) and bool((ts[1:] >= ts[:-1]).all())):
+    if in_order(ts, earlier):
         return ts
     newest = np.maximum.accumulate(ts)
     return newest if earlier is None else np.maximum(newest, earlier)

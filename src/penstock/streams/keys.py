@@ -144,7 +144,9 @@ class Coder(NamedTuple):
 
 def widened(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column as one array of the common type."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = column
+    if isinstance(array, pa.ChunkedArray):  # one chunk is taken as it is: combining would copy it
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # a column without chunks
         array = pa.array([], array.type)
     if array.type != kind:

@@ -5,11 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.columns import WIDTHS, gather
 from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
 MANY = 256  # once there are so many chunks
-SPARE = 4096  # dead rows not worth a look
+SPARE = 1 << 14  # dead rows not worth a look
 LIVE_SHARE = 0.65  # a chunk with a smaller share of live rows is copied
 
 
@@ -19,6 +20,13 @@ class Chunk(NamedTuple):
     rows: pa.Table
     first: int  # number of the first row
     numbers: Ints | None  # the numbers of all rows, ascending; None: consecutive
+    addresses: list[int]  # of the values of each column, if they can be copied as words; 0: they cannot
+
+    @classmethod
+    def of(cls, rows: pa.Table, first: int, numbers: Ints | None, widths: list[int]) -> "Chunk":
+        """Return a chunk of these rows; `widths` are those of the columns, 0: not fixed."""
+        columns = zip(rows.columns, widths, strict=True)
+        return cls(rows, first, numbers, [_address(column, width) for column, width in columns])
 
     @property
     def end(self) -> int:
@@ -33,6 +41,18 @@ class Chunk(NamedTuple):
         """Return where rows with these numbers are."""
         return numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
 
+    def only(self, numbers: Ints, widths: list[int]) -> "Chunk":
+        """Return a copy of the rows with these numbers, ascending."""
+        first, places = int(numbers[0]), self.places(numbers)
+        if int(places[-1] - places[0]) + 1 == places.size:  # side by side: copied at once
+            part = self.rows.slice(int(places[0]), places.size)
+            columns = [pa.concat_arrays(column.chunks) for column in part.columns]
+            rows = pa.Table.from_arrays(columns, schema=part.schema)
+        else:
+            rows = self.rows.take(pa.array(places)).combine_chunks()
+        consecutive = int(numbers[-1]) - first + 1 == numbers.size
+        return Chunk.of(rows, first, None if consecutive else numbers, widths)
+
 
 class Payload:
     """The rows of one side by their numbers, 0, 1, 2, ... in order of arrival.
@@ -45,13 +65,16 @@ class Payload:
         self.schema = schema
         self.next = 0
         self.stored = 0
+        self._places = {name: at for at, name in enumerate(schema.names)}
+        self._types = schema.types
+        self._widths = [_width(kind) for kind in schema.types]
         self._chunks: list[Chunk] = []
         self._whole: Chunk | None = None
 
     def append(self, rows: pa.Table) -> None:
         """Take the next rows."""
         if rows.num_rows:
-            self._chunks.append(Chunk(rows, self.next, None))
+            self._chunks.append(Chunk.of(rows, self.next, None, self._widths))
             self.next += rows.num_rows
             self.stored += rows.num_rows
             self._whole = None
@@ -62,24 +85,50 @@ class Payload:
         return sum(chunk.rows.nbytes for chunk in self._chunks)
 
     def take(self, numbers: Ints, columns: list[str]) -> pa.Table:
-        """Return the rows with these numbers, in this order; all of them must be stored.
+        """Return the rows with these numbers, in this order, as a table of these columns."""
+        return pa.Table.from_arrays(self.columns(numbers, columns), names=columns)
+
+    def columns(self, numbers: Ints, columns: list[str]) -> list[pa.Array | pa.ChunkedArray]:
+        """Return these columns of the rows with these numbers, in this order; all of them must be stored.
 
         Cost: O(numbers log chunks), and O(log rows) for each number once rows have left.
         """
         if not self._chunks:
-            return self.schema.empty_table().select(columns)
-        if self._whole is None:
-            self._whole = self._joined(self._chunks)
-        return self._whole.rows.select(columns).take(pa.array(self._whole.places(numbers)))
+            return self.schema.empty_table().select(columns).columns
+        taken = self._gathered(numbers, columns)
+        rest = [name for name in columns if name not in taken]
+        if rest:
+            if self._whole is None:
+                self._whole = self._joined(self._chunks)
+            rows = self._whole.rows.select(rest).take(pa.array(self._whole.places(numbers)))
+            taken |= zip(rest, rows.columns, strict=True)
+        return [taken[name] for name in columns]
 
-    @staticmethod
-    def _joined(chunks: list[Chunk]) -> Chunk:
+    def _gathered(self, numbers: Ints, columns: list[str]) -> dict[str, pa.Array]:
+        """Return those of these columns that can be copied as words, for rows with these numbers. O(numbers)."""
+        chunks = self._chunks
+        taken: dict[str, pa.Array] = {}
+        if any(chunk.numbers is not None for chunk in chunks):
+            return taken
+        numbers = np.ascontiguousarray(numbers)
+        starts = np.array([*(chunk.first for chunk in chunks), chunks[-1].end])
+        for name in columns:
+            at = self._places[name]
+            addresses = [chunk.addresses[at] for chunk in chunks]
+            if all(addresses):
+                words = pa.allocate_buffer(numbers.size * self._widths[at])
+                gather(starts, np.array(addresses), numbers, self._widths[at], np.frombuffer(words, np.uint8))
+                taken[name] = pa.Array.from_buffers(self._types[at], numbers.size, [None, words])
+        return taken
+
+    def _joined(self, chunks: list[Chunk]) -> Chunk:
         """Return chunks as one, without copying their rows."""
         rows = pa.concat_tables([chunk.rows for chunk in chunks])
         first = chunks[0].first
         if all(chunk.numbers is None for chunk in chunks) and chunks[-1].end - first == rows.num_rows:
-            return Chunk(rows, first, None)
-        return Chunk(rows, first, np.concatenate([chunk.all_numbers() for chunk in chunks]))
+            return Chunk.of(rows, first, None, self._widths)
+        numbers = np.concatenate([chunk.all_numbers() for chunk in chunks])
+        return Chunk.of(rows, first, numbers, self._widths)
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""
@@ -95,9 +144,7 @@ class Payload:
             if mine.size >= LIVE_SHARE * chunk.rows.num_rows:
                 self._chunks.append(chunk)
             elif mine.size:
-                rows = chunk.rows.take(pa.array(chunk.places(mine))).combine_chunks()
-                consecutive = int(mine[-1] - mine[0]) + 1 == mine.size
-                self._chunks.append(Chunk(rows, int(mine[0]), None if consecutive else mine))
+                self._chunks.append(chunk.only(mine, self._widths))
         if len(self._chunks) > MANY // 2:
             self._merge()
         self.stored = sum(chunk.rows.num_rows for chunk in self._chunks)
@@ -114,15 +161,29 @@ class Payload:
                 size += group[-1].rows.num_rows
             if len(group) > 1:
                 merged = self._joined(group)
-                group = [merged._replace(rows=merged.rows.combine_chunks())]
+                group = [Chunk.of(merged.rows.combine_chunks(), merged.first, merged.numbers, self._widths)]
             self._chunks.append(group[0])
 
     def restore(self, rows: pa.Table, numbers: Ints, following: int) -> None:
         """Hold these rows; the next one to come has the number `following`."""
-        self._chunks = [Chunk(rows, int(numbers[0]), numbers)] if rows.num_rows else []
+        self._chunks = [Chunk.of(rows, int(numbers[0]), numbers, self._widths)] if rows.num_rows else []
         self._whole = None
         self.stored = rows.num_rows
         self.next = following
+
+
+def _width(kind: pa.DataType) -> int:
+    """Return the bytes of a value that can be copied as a word; 0 if there is no such width."""
+    fixed = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    return int(kind.byte_width) if fixed and kind.byte_width in WIDTHS else 0
+
+
+def _address(column: pa.ChunkedArray, width: int) -> int:
+    """Return where the values of a column are, if they are side by side, of fixed width and none is null; else 0."""
+    if not width or column.num_chunks != 1 or column.null_count:
+        return 0
+    array = column.chunk(0)
+    return int(array.buffers()[1].address) + width * array.offset
 
 
 def row_bytes(rows: pa.Table) -> Ints:

@@ -94,7 +94,7 @@ class Clock(NamedTuple):
         try:
             if pa.types.is_timestamp(array.type):
                 array = array.cast(pa.timestamp(self.type.unit, array.type.tz)).view(pa.int64())
-            else:
+            elif array.type != pa.int64():
                 array = array.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise TimeError(argument, "a time beyond ±2**63", f"use a coarser unit ({error})") from error
