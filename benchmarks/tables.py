@@ -1,6 +1,7 @@
 """Write the tables in README.md and docs/ from benchmarks/results.json and the registry."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ LOOPS = {"penstock": "Penstock, exact", "polars": "Polars in a loop", "duckdb": 
 
 def speed_table(results: dict[str, Any]) -> str:
     """Return the speed and memory tables as Markdown; a part that was not measured says so."""
-    parts = [
+    parts: list[tuple[str, str, Callable[[Any], str]]] = [
         ("joins", "Joins on arrays", arrays_table),
         ("joins", "Joins from Arrow to Arrow", loops_table),
         ("growth", "Time per row", growth_table),
         ("memory", "Memory", memory_table),
     ]
     return "\n\n".join(
-        str(write_part(results[part])) if part in results else f"{title}: not measured."
+        write_part(results[part]) if part in results else f"{title}: not measured."
         for part, title, write_part in parts
     )
 
