@@ -1,12 +1,14 @@
 """Write the tables in README.md and docs/ from benchmarks/results.json and the registry."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import registry_tables
 from benchmarks.registry_tables import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESULTS = Path(__file__).with_name("results.json")
 CASES = ("sparse", "dense")
