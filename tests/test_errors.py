@@ -486,6 +486,16 @@ def test_a_state_that_was_harmed(part: str, harm: str) -> None:
         pen.Join.from_state(state)
 
 
+@pytest.mark.parametrize("part", ["core", "rows_left", "numbers_right", "intake"])
+def test_a_state_with_one_bit_turned_is_refused(part: str) -> None:
+    state = saved()
+    data = bytearray(state[part])
+    data[len(data) // 2] ^= 1
+    with pytest.raises(StateError, match=f"damaged bytes in '{part}'"):
+        pen.Join.from_state(state | {part: bytes(data)})
+
+
+
 def test_an_argument_that_cannot_be_saved() -> None:
     op = pen.Join(
         **{**GIVEN, "on": ["key"]}, policy=pen.policy("replay", schedule={"side": [], "row": [], "until": {1}})

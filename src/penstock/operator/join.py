@@ -398,6 +398,7 @@ class Join:
                 state[f"numbers_{name}"] = saving.to_npz({"numbers": numbers, "next": np.array(payload.next)})
             if self._sheds:
                 state["ledger"] = saving.to_ipc(pa.concat_tables(self._sheds))
+        meta["checks"] = {name: zlib.crc32(part) for name, part in state.items()}
         state["meta"] = json.dumps(meta).encode()
         return state
 
@@ -412,6 +413,9 @@ class Join:
             meta = json.loads(state["meta"])
             if meta["version"] != VERSION:
                 raise StateError("state", f"version {meta['version']}", f"this Penstock reads version {VERSION}")
+            for name, check in meta["checks"].items():
+                if zlib.crc32(state[name]) != check:
+                    raise StateError("state", f"damaged bytes in {name!r}", "give what state_dict() returned, whole")
             return cls._restored(meta, state)
         except BROKEN as error:
             if isinstance(error, PenstockError):
