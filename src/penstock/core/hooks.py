@@ -10,6 +10,8 @@ policy must have ``score``; one that does not rank must have ``victim``; the res
 - ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
 - ``due(windows, slot, tick) -> bool``: whether the tuple with the smallest score leaves now, budget or not.
 - ``arrive(side, code, clock) -> None``: a tuple arrived whose key has this code.
+- ``lost() -> (bool, int)``: asked after ``arrive``: whether another key lost its weight on both sides to make room,
+  and its code.
 - ``foresee(code) -> None``: a tuple whose key has this code is soon to come; a chance to ask for memory.
 - ``tidy(side, clock) -> bool``: a tick begins; says whether the weights of that side's keys all shrank just now.
 - ``forget(side, clock) -> (bool, int)``: whether a key lost weight because time passed, and its code (asked again
@@ -118,6 +120,16 @@ def arrive(policy: Any, side: int, code: int, clock: int) -> None:
 @overload(arrive)
 def _arrive(policy: Any, side: Any, code: Any, clock: Any) -> Any:  # noqa: ARG001
     return getattr(traits(policy), "arrive", lambda policy, side, code, clock: None)  # noqa: ARG005
+
+
+def lost(policy: Any) -> tuple[bool, int]:
+    """Ask for a key that lost its weight to make room for the last arrival."""
+    return policy.lost() if hasattr(policy, "lost") else (False, 0)
+
+
+@overload(lost)
+def _lost(policy: Any) -> Any:
+    return getattr(traits(policy), "lost", lambda policy: (False, 0))  # noqa: ARG005
 
 
 def foresee(policy: Any, code: int) -> None:

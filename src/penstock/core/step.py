@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.heap import Heap, clean, entered, least, lowered, settle
-from penstock.core.hooks import arrive, due, foresee, forget, ranks, tidy, victim
+from penstock.core.hooks import arrive, due, foresee, forget, lost, ranks, tidy, victim
 from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
@@ -203,6 +203,18 @@ def _overdue(policy: Any, windows: Any, heap: Any) -> Any:  # noqa: ARG001
     if hasattr(policy.instance_class, "due"):
         return _least_due
     return lambda policy, windows, order: NONE  # noqa: ARG005
+
+
+@part
+def count(policy: Any, windows: Windows, heap: Heap, side: int, code: int) -> None:
+    """Let statistics count an arrival, for which they may forget another key."""
+    arrive(policy, side, code, windows.marks[CLOCK + side])
+    found, forgotten = lost(policy)
+    if found:
+        key = known_key(windows, forgotten)
+        if key >= 0:
+            for each in range(2):
+                tell_lowered(policy, windows, heap, each, key)
 
 
 @part
@@ -442,19 +454,19 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
             forget_aged(policy, windows, heap)
         side, key = wide(batch.side[i]), wide(batch.key[i])
         other = 2 * key + 1 - side
-        count = runs[other, COUNT]
-        if n + count > out.pairs.shape[1]:
+        held = runs[other, COUNT]
+        if n + held > out.pairs.shape[1]:
             why = PAIRS_FULL
             break
         if not make_room(windows, 2 * key + side):
             why = POOL_FULL
             break
         marks[NEXT + side] = batch.row[i] + 1
-        if count > 0:
+        if held > 0:
             at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
             n = probe(windows, plan, out, side, other, at, batch.row[i], n)
-            compared += count
-        arrive(policy, side, code[i], marks[CLOCK + side])
+            compared += held
+        count(policy, windows, heap, side, code[i])
         enter(policy, windows, heap, plan, batch, i)
         out.counts[ARRIVED + side] += 1
         i += 1

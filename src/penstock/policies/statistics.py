@@ -61,6 +61,7 @@ class Statistics(NamedTuple):
     log_code: Ints  # (side, ring) arrivals of the last window
     log_pos: Ints
     log_mark: Ints  # (side, [first, count])
+    lost: Ints  # [1: a key was forgotten for another and nobody was told yet, its code]
 
 
 def check_source(value: object) -> str | None:
@@ -103,6 +104,7 @@ def make(setting: Setting, source: object, half_life: object) -> Statistics:
         log_code=np.empty((2, ring), np.int64),
         log_pos=np.empty((2, ring), np.int64),
         log_mark=np.zeros((2, 2), np.int64),
+        lost=np.zeros(2, np.int64),
     )
     return _given(setting, source, empty) if isinstance(source, Table) else empty
 
@@ -203,11 +205,21 @@ def note(statistics: Statistics, side: int, code: int, clock: int) -> None:
         more = present_weight(statistics, side, clock)
     cell = cell_for(statistics, code)
     if statistics.code[cell] != code:
+        statistics.lost[0] = statistics.seen[cell, 0] + statistics.seen[cell, 1] > 0.0
+        statistics.lost[1] = statistics.code[cell]
         statistics.code[cell] = code
         statistics.seen[cell, 0] = 0.0
         statistics.seen[cell, 1] = 0.0
     statistics.seen[cell, side] += more
     statistics.total[side] += more
+
+
+@part
+def lost(statistics: Statistics) -> tuple[bool, int]:
+    """Say once whether a key was forgotten to make room for the last arrival, and its code."""
+    forgotten = statistics.lost[0] == 1
+    statistics.lost[0] = 0
+    return forgotten, statistics.lost[1]
 
 
 @part

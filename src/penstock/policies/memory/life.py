@@ -44,6 +44,10 @@ class Life(NamedTuple):
         """Count an arrival."""
         stats.note(self.statistics, side, code, clock)
 
+    def lost(self) -> tuple[bool, int]:
+        """Name the key that was forgotten to count the last arrival."""
+        return stats.lost(self.statistics)
+
     def forget(self, side: int, clock: int) -> tuple[bool, int]:
         """Forget an arrival that left the window."""
         return stats.age(self.statistics, side, clock)
