@@ -3,8 +3,10 @@
 A policy is a ``NamedTuple`` of arrays. ``@ranked(by)`` says what it puts in order: ``"key"`` (all tuples of one
 key and side share a score; the oldest is the first to go) or ``"tuple"`` (each has its own); without it, it names
 its victims itself. ``fades=1`` says that scores are per tick and count for as long as a tuple has left. A ranking
-policy must have ``score``; one that does not rank must have ``victim``; the rest is optional:
+policy must have ``weigh`` or ``score``; one that does not rank must have ``victim``; the rest is optional:
 
+- ``weigh(side, code) -> float``: what the tuples of a key are worth on a side: never less than 0, and never more than
+  before unless a tuple of that key arrives.
 - ``score(windows, side, slot, clock) -> float``: what the tuple is worth; the smallest leaves.
 - ``scale(side) -> float``: what one unit of that side's scores is worth, to compare across the sides.
 - ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
@@ -67,6 +69,22 @@ def ranks(policy: Any) -> str | None:
 def fades(policy: Any) -> bool:
     """Say whether the scores of a policy are per tick of remaining life."""
     return bool(getattr(traits(policy), "fades", False))
+
+
+def counts(policy: Any) -> bool:
+    """Say whether what a tuple is worth depends on its key and what arrived of that, and on nothing else."""
+    return ranks(policy) == "key" and hasattr(traits(policy), "weigh")
+
+
+def weigh(policy: Any, side: int, code: int) -> float:
+    """Ask what the tuples of a key are worth on a side."""
+    worth: float = policy.weigh(side, code)
+    return worth
+
+
+@overload(weigh)
+def _weigh(policy: Any, side: Any, code: Any) -> Any:  # noqa: ARG001
+    return traits(policy).weigh
 
 
 def score(policy: Any, windows: Windows, side: int, slot: int, clock: int) -> float:
