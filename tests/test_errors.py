@@ -495,7 +495,6 @@ def test_a_state_with_one_bit_turned_is_refused(part: str) -> None:
         pen.Join.from_state(state | {part: bytes(data)})
 
 
-
 def test_an_argument_that_cannot_be_saved() -> None:
     op = pen.Join(
         **{**GIVEN, "on": ["key"]}, policy=pen.policy("replay", schedule={"side": [], "row": [], "until": {1}})

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import penstock as pen
 from oracles import Arrival, Kind, exact
+from penstock.policies import statistics
 from traces import (
     Got,
     Pusher,
@@ -86,6 +87,26 @@ def test_row_by_row(policy: pen.Policy, kind: Kind) -> None:
         arguments = {"window": window((15, 25), kind), "policy": policy, "seed": 3, **budget}
         want = drive(trace, table=weighty_table, **arguments)
         same(want, drive(trace, range(len(trace)), weighty_table, **arguments))
+
+
+@pytest.mark.parametrize("source", ["decayed", "history", "window"])
+@pytest.mark.parametrize("name", ["prob", "life"])
+@pytest.mark.parametrize("split", ["shared", "fixed"])
+def test_more_keys_than_are_counted(monkeypatch: pytest.MonkeyPatch, name: str, source: str, split: str) -> None:
+    """Counting one key may mean to forget another, whose tuples are worth less from then on.
+
+    Saving lays the order of the tuples out anew from the counts, as do pushes of many new keys: that must not show.
+    """
+    monkeypatch.setattr(statistics, "CELLS", 16)
+    trace = by_time(random_trace(5, 3000, 200))
+    policy = pen.policy(name, statistics=source)
+    arguments: dict[str, Any] = {"window": 200, "memory": 60, "split": split, "policy": policy}
+    want = drive(trace, **arguments)
+    pusher = Pusher(**arguments)
+    for part in pushes(trace, range(0, 3000, 50)):
+        pusher.push(part)
+        pusher.reborn()
+    same(want, pusher.finish())
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)

@@ -6,8 +6,11 @@ itself, or the oldest of its key.
 The heap is lazy. What an entry says is never more than the truth: a leaf that becomes worth less gets a new entry
 at once, a leaf that becomes worth more, or leaves, is not touched. Only the entry at the top is compared with the
 truth, and corrected until they agree. So arrivals and expiry cost nothing here, and a victim costs one way down.
-Leaves that are worth nothing wait apart, in order of age: on sparse keys most tuples are such, and taking them off
-the front of a queue costs O(1).
+
+Nor do tuples enter the heap as they come: they *wait*, in the order of time that the windows keep anyway, and are
+looked at from the oldest on when a victim is needed. Who is worth the least there can be is the first to go and
+stays where it is; only others are moved into the heap. On sparse keys most tuples are worth nothing, and most
+victims cost O(1).
 
 A policy that *fades* says what a tuple is worth per tick; the heap multiplies that by the ticks it has left. Such
 scores change while nothing arrives. The heap stays exact by certificates (a kinetic heap): every entry holds the
@@ -21,9 +24,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.hooks import ranks, scale, score
-from penstock.core.jit import borrowed, kernel, outlined, overload, part, uncached, wide
-from penstock.core.windows import ALIVE, BUNCH, CLOCK, POS, ROW, SLOTS, Floats, Ints, Windows, first, moment_of
+from penstock.core.hooks import counts, ranks, scale, score
+from penstock.core.jit import borrowed, kernel, outlined, overload, part, prefetch, uncached, wide
+from penstock.core.windows import (
+    ALIVE,
+    BUNCH,
+    CLOCK,
+    NEWER,
+    OLDEST,
+    POS,
+    ROW,
+    WAITS,
+    Floats,
+    Ints,
+    Windows,
+    first,
+    moment_of,
+)
 
 SHIFT = 2
 FAN = 1 << SHIFT
@@ -31,10 +48,8 @@ NOBODY = -1
 NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
 ROUNDING = 2.0**-50
-# columns of `tag` and `idle`
+# columns of `tag`; the first two as in `stamp`
 BORN, NUMBER, LEAF, MOMENT = 0, 1, 2, 3
-# columns of `marks`
-SIZE, START, WAITING = 0, 1, 2
 
 
 class Heap(NamedTuple):
@@ -43,9 +58,8 @@ class Heap(NamedTuple):
     worth: Floats  # (side, place)
     tag: Ints  # (side, place, BORN..MOMENT)
     sure: Ints  # (side, place) -> first clock at which to look again; one place where scores stand still
-    idle: Ints  # (side, ring, BORN..MOMENT) -> leaves worth nothing, the oldest first
     known: npt.NDArray[Any]  # (side, leaf) -> 1: it has an entry that says enough, whoever plays for it next
-    marks: Ints  # (side, SIZE..WAITING)
+    size: Ints  # (side,) -> entries
     span: Ints  # per side
 
 
@@ -55,9 +69,8 @@ def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
         worth=np.empty((2, entries)),
         tag=np.empty((2, entries, 4), np.int64),
         sure=np.empty((2, entries if fading else 1), np.int64),
-        idle=np.empty((2, entries, 4), np.int64),
         known=np.zeros((2, leaves), np.int8),
-        marks=np.zeros((2, 3), np.int64),
+        size=np.zeros(2, np.int64),
         span=span,
     )
 
@@ -81,39 +94,31 @@ def present(heap: Heap, side: int, clock: int, place: int) -> float:
 
 
 @part
-def older(heap: Heap, side: int, place: int, other: int) -> bool:
-    """Say whether one entry is older than another; at the same age, of an earlier row."""
-    tag = heap.tag[side]
-    if tag[place, BORN] != tag[other, BORN]:
-        return tag[place, BORN] < tag[other, BORN]
-    return tag[place, NUMBER] < tag[other, NUMBER]
+def older(tag: Ints, other: Ints) -> bool:
+    """Say whether one entry (or stamp of a tuple) is older than another; at the same age, of an earlier row."""
+    return bool(tag[BORN] < other[BORN] or (tag[BORN] == other[BORN] and tag[NUMBER] < other[NUMBER]))
 
 
 @part
-def swap(heap: Heap, side: int, place: int, other: int) -> None:
-    """Let two entries change places."""
-    worth = heap.worth[side, place]
-    heap.worth[side, place] = heap.worth[side, other]
-    heap.worth[side, other] = worth
+def move(heap: Heap, side: int, source: int, place: int) -> None:
+    """Copy an entry to another place."""
+    heap.worth[side, place] = heap.worth[side, source]
     for column in range(4):
-        value = heap.tag[side, place, column]
-        heap.tag[side, place, column] = heap.tag[side, other, column]
-        heap.tag[side, other, column] = value
+        heap.tag[side, place, column] = heap.tag[side, source, column]
 
 
 @part
-def first_child(heap: Heap, side: int, clock: int, place: int) -> int:
-    """Return the child of a place that goes first, or -1."""
+def first_child(heap: Heap, side: int, clock: int, place: int) -> tuple[int, float]:
+    """Return the child of a place that goes first, or -1, and what it is worth."""
     begin = (place << SHIFT) + 1
-    end = min(begin + FAN, heap.marks[side, SIZE])
-    if begin >= end:
-        return wide(NOBODY)
-    best, best_now = begin, present(heap, side, clock, begin)
-    for child in range(begin + 1, end):
+    end = min(begin + FAN, heap.size[side])
+    best, best_now = wide(NOBODY), np.inf
+    tag = heap.tag[side]
+    for child in range(begin, end):
         now = present(heap, side, clock, child)
-        if now < best_now or (now == best_now and older(heap, side, child, best)):
+        if now < best_now or best < 0 or (now == best_now and older(tag[child], tag[best])):
             best, best_now = wide(child), now
-    return best
+    return best, best_now
 
 
 @outlined
@@ -121,16 +126,17 @@ def sink(heap: Heap, side: int, clock: int, place: int) -> None:
     """Move the entry at a place down to where it belongs, and certify all on its way."""
     heap = borrowed(heap)
     top = place
-    now = present(heap, side, clock, place)
+    spare = heap.worth.shape[1] - 1  # the last place never holds an entry: the one that moves waits there
+    move(heap, side, place, spare)
+    now = present(heap, side, clock, spare)
+    tag = heap.tag[side]
     while True:
-        child = first_child(heap, side, clock, place)
-        if child < 0:
+        child, theirs = first_child(heap, side, clock, place)
+        if child < 0 or now < theirs or (now == theirs and older(tag[spare], tag[child])):
             break
-        theirs = present(heap, side, clock, child)
-        if now < theirs or (now == theirs and older(heap, side, place, child)):
-            break
-        swap(heap, side, place, child)
+        move(heap, side, child, place)
         place = child
+    move(heap, side, spare, place)
     if fades(heap):
         certify(heap, side, clock, place)
         while place > top:
@@ -140,22 +146,24 @@ def sink(heap: Heap, side: int, clock: int, place: int) -> None:
 
 @outlined
 def add(heap: Heap, side: int, clock: int) -> None:
-    """Take the entry written behind the last one into the heap."""
+    """Take the entry written to the spare place into the heap."""
     heap = borrowed(heap)
-    place = heap.marks[side, SIZE]
-    heap.marks[side, SIZE] = place + 1
-    if fades(heap):
-        heap.sure[side, place] = NEVER
-    now = present(heap, side, clock, place)
+    spare = heap.worth.shape[1] - 1
+    place = heap.size[side]
+    heap.size[side] = place + 1
+    now = present(heap, side, clock, spare)
     bottom = place
+    tag = heap.tag[side]
     while place > 0:
         above = (place - 1) >> SHIFT
         theirs = present(heap, side, clock, above)
-        if theirs < now or (theirs == now and older(heap, side, above, place)):
+        if theirs < now or (theirs == now and older(tag[above], tag[spare])):
             break
-        swap(heap, side, place, above)
+        move(heap, side, above, place)
         place = above
+    move(heap, side, spare, place)
     if fades(heap):
+        heap.sure[side, bottom] = NEVER
         certify_up(heap, side, clock, bottom, place)
 
 
@@ -163,9 +171,9 @@ def add(heap: Heap, side: int, clock: int) -> None:
 def drop_first(heap: Heap, side: int, clock: int) -> None:
     """Take the entry at the top out of the heap."""
     heap = borrowed(heap)
-    last = heap.marks[side, SIZE] - 1
-    swap(heap, side, 0, last)
-    heap.marks[side, SIZE] = last
+    last = heap.size[side] - 1
+    move(heap, side, last, 0)
+    heap.size[side] = last
     if last > 0:
         if fades(heap):
             certify_up(heap, side, clock, (last - 1) >> SHIFT, last)
@@ -173,31 +181,28 @@ def drop_first(heap: Heap, side: int, clock: int) -> None:
 
 
 @part
-def crossing(heap: Heap, side: int, clock: int, place: int, child: int) -> int:
-    """Return the first clock after this one at which a child may go before the entry above it.
-
-    Scores are rounded, and equal ones go by age: entries closer than a margin may change places at any clock.
-    """
-    slope, steeper = heap.worth[side, place], heap.worth[side, child]
-    closing = steeper - slope
-    if closing == 0.0:
-        return NEVER
-    last = heap.span[side] - 1 - clock
-    mine, theirs = heap.tag[side, place, BORN] + last, heap.tag[side, child, BORN] + last
-    margin = ROUNDING * steeper * theirs
-    apart = steeper * theirs - slope * mine
-    if closing < 0.0:
-        return NEVER if apart > margin or -closing > margin else clock + 1
-    return clock + max(wide(math.floor(min((apart - margin) / closing, FAR))), 1)
-
-
-@part
 def certify(heap: Heap, side: int, clock: int, place: int) -> None:
-    """Work out until when a place and all below it are sure."""
+    """Work out until when a place and all below it are sure.
+
+    A child may go before the entry above it once their scores are equal. Scores are rounded, and equal ones go by
+    age: entries closer than a margin may change places at any clock.
+    """
     begin = (place << SHIFT) + 1
-    sure = wide(NEVER)
-    for child in range(begin, min(begin + FAN, heap.marks[side, SIZE])):
-        sure = min(sure, heap.sure[side, child], crossing(heap, side, clock, place, child))
+    last = heap.span[side] - 1 - clock
+    slope = heap.worth[side, place]
+    mine = slope * (heap.tag[side, place, BORN] + last)
+    sure, soon = wide(NEVER), FAR
+    for child in range(begin, min(begin + FAN, heap.size[side])):
+        sure = min(sure, heap.sure[side, child])
+        steeper = heap.worth[side, child]
+        theirs = steeper * (heap.tag[side, child, BORN] + last)
+        closing, margin = steeper - slope, ROUNDING * theirs
+        if closing > 0.0:
+            soon = min(soon, (theirs - mine - margin) / closing)
+        elif closing < 0.0 and theirs - mine <= margin and -closing <= margin:
+            soon = min(soon, 1.0)
+    if soon < FAR:
+        sure = min(sure, clock + max(wide(math.ceil(soon)), 1))
     heap.sure[side, place] = sure
 
 
@@ -215,7 +220,7 @@ def certify_up(heap: Heap, side: int, clock: int, place: int, top: int) -> None:
 @part
 def settle(heap: Heap, side: int, clock: int) -> None:
     """Restore the order after the clock has moved."""
-    if fades(heap) and heap.marks[side, SIZE] > 0 and heap.sure[side, 0] <= clock:
+    if fades(heap) and heap.size[side] > 0 and heap.sure[side, 0] <= clock:
         settle_below(heap, side, clock)
 
 
@@ -223,18 +228,21 @@ def settle(heap: Heap, side: int, clock: int) -> None:
 def settle_below(heap: Heap, side: int, clock: int) -> None:
     """Put right every place whose certificate has run out, those below before those above."""
     heap = borrowed(heap)
-    while heap.sure[side, 0] <= clock:
-        place = wide(0)
+    place = wide(0)
+    while True:
         below = True
         while below:
             below = False
             begin = (place << SHIFT) + 1
-            for child in range(begin, min(begin + FAN, heap.marks[side, SIZE])):
+            for child in range(begin, min(begin + FAN, heap.size[side])):
                 if heap.sure[side, child] <= clock:
                     place = wide(child)
                     below = True
                     break
         sink(heap, side, clock, place)
+        if place == 0:
+            return
+        place = (place - 1) >> SHIFT
 
 
 # --- entries ------------------------------------------------------------------------------------------------------
@@ -272,66 +280,6 @@ def _leaf_of(policy: Any, windows: Any, slot: Any) -> Any:  # noqa: ARG001
     return lambda policy, windows, slot: wide(slot)  # noqa: ARG005
 
 
-@part
-def truth(policy: Any, windows: Windows, side: int, slot: int) -> float:
-    """Return the score of a tuple, or of nobody (slot = -1): infinity."""
-    return np.inf if slot < 0 else score(policy, windows, side, slot, windows.marks[CLOCK + side])
-
-
-@part
-def label(windows: Windows, tag: Ints, leaf: int, slot: int) -> None:
-    """Write who plays for a leaf."""
-    tag[BORN] = windows.stamp[slot, POS]
-    tag[NUMBER] = windows.stamp[slot, ROW]
-    tag[LEAF] = leaf
-    tag[MOMENT] = moment_of(windows, slot)
-
-
-@part
-def push(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
-    """Add an entry for a leaf: to the queue if it is worth nothing, else to the heap."""
-    worth = truth(policy, windows, side, slot)
-    if worth != 0.0 or not wait(windows, heap, side, leaf, slot):
-        place(policy, windows, heap, side, leaf, slot, worth)
-
-
-@part
-def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int, worth: float) -> None:
-    """Put an entry into the heap."""
-    if heap.marks[side, SIZE] == heap.worth.shape[1]:
-        clean(policy, windows, heap, side)
-    at = heap.marks[side, SIZE]
-    heap.worth[side, at] = worth
-    label(windows, heap.tag[side, at], leaf, slot)
-    add(heap, side, windows.marks[CLOCK + side])
-    heap.known[side, leaf] = 1
-
-
-@part
-def wait(windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> bool:
-    """Put an entry at the end of the queue; False if that is full, or its last entry younger."""
-    ring = heap.idle.shape[1]
-    start, count = heap.marks[side, START], heap.marks[side, WAITING]
-    if count == ring:
-        return False
-    if count > 0:
-        last = heap.idle[side, (start + count - 1) % ring]
-        born, row = windows.stamp[slot, POS], windows.stamp[slot, ROW]
-        if born < last[BORN] or (born == last[BORN] and row < last[NUMBER]):
-            return False
-    label(windows, heap.idle[side, (start + count) % ring], leaf, slot)
-    heap.marks[side, WAITING] = count + 1
-    return True
-
-
-@part
-def entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:
-    """Tell the heap that a tuple came to play for its leaf, which had none."""
-    leaf = leaf_of(policy, windows, slot)
-    if heap.known[side, leaf] == 0 or ranks_tuples(policy):  # an earlier tuple's entry says nothing of this one
-        push(policy, windows, heap, side, leaf, slot)
-
-
 def ranks_tuples(policy: Any) -> bool:
     """Say, for the compiler too, whether each tuple has a score of its own."""
     return ranks(policy) == "tuple"
@@ -344,12 +292,88 @@ def _ranks_tuples(policy: Any) -> Any:
     return lambda policy: False  # noqa: ARG005
 
 
+def truth(policy: Any, windows: Windows, side: int, slot: int) -> float:
+    """Return the score of a tuple."""
+    return (_kept_score if counts(policy) else _asked_score)(policy, windows, side, slot)
+
+
+def _kept_score(policy: Any, windows: Windows, side: int, slot: int) -> float:  # noqa: ARG001
+    worth: float = windows.worth[windows.link[slot, BUNCH]]
+    return worth
+
+
+def _asked_score(policy: Any, windows: Windows, side: int, slot: int) -> float:
+    return score(policy, windows, side, slot, windows.marks[CLOCK + side])
+
+
+@overload(truth)
+def _truth(policy: Any, windows: Any, side: Any, slot: Any) -> Any:  # noqa: ARG001
+    return _kept_score if counts(policy) else _asked_score
+
+
+def lowest(policy: Any) -> float:
+    """Return the score below which there is none."""
+    return 0.0 if counts(policy) else -np.inf
+
+
+@overload(lowest)
+def _lowest(policy: Any) -> Any:
+    if counts(policy):
+        return lambda policy: 0.0  # noqa: ARG005
+    return lambda policy: -np.inf  # noqa: ARG005
+
+
+@part
+def label(windows: Windows, tag: Ints, leaf: int, slot: int) -> None:
+    """Write who plays for a leaf."""
+    tag[BORN] = windows.stamp[slot, POS]
+    tag[NUMBER] = windows.stamp[slot, ROW]
+    tag[LEAF] = leaf
+    tag[MOMENT] = moment_of(windows, slot)
+
+
+@part
+def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
+    """Put an entry for a leaf into the heap; if that is full of old ones, all begin anew."""
+    spare = heap.worth.shape[1] - 1
+    if heap.size[side] == spare:
+        start_over(windows, heap, side)
+        return
+    heap.worth[side, spare] = truth(policy, windows, side, slot)
+    label(windows, heap.tag[side, spare], leaf, slot)
+    add(heap, side, windows.marks[CLOCK + side])
+    heap.known[side, leaf] = 1
+
+
+@outlined
+def start_over(windows: Windows, heap: Heap, side: int) -> None:
+    """Drop all entries of a side and let every tuple wait again. O(leaves)."""
+    windows, heap = borrowed(windows), borrowed(heap)
+    heap.size[side] = 0
+    heap.known[side] = 0
+    windows.marks[WAITS + side] = windows.marks[OLDEST + side]
+
+
+@part
+def entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:
+    """Tell the heap of a newcomer: the only one of its key (opens = 1), its oldest (2), or another (0).
+
+    It waits, unless it is late and those that wait are younger.
+    """
+    waits = windows.marks[WAITS + side]
+    if windows.link[slot, NEWER] < 0:
+        if waits < 0:
+            windows.marks[WAITS + side] = slot
+    elif (waits < 0 or windows.stamp[slot, POS] < windows.stamp[waits, POS]) and (opens > 0 or ranks_tuples(policy)):
+        place(policy, windows, heap, side, leaf_of(policy, windows, slot), slot)
+
+
 @part
 def lowered(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> None:
     """Tell the heap that a leaf may be worth less than its entries say."""
     slot = wide(front(policy, windows, side, leaf))
     if slot >= 0:
-        push(policy, windows, heap, side, leaf, slot)
+        place(policy, windows, heap, side, leaf, slot)
     else:
         heap.known[side, leaf] = 0  # whoever plays for it next needs an entry of its own
 
@@ -374,110 +398,79 @@ def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     return wide(NOBODY)
 
 
-@part
-def correct_idle(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
-    """Compare the first in the queue with the truth; returns its tuple if it was true, else -1, taken out."""
-    start = heap.marks[side, START]
-    tag = heap.idle[side, start]
-    leaf = tag[LEAF]
-    slot = wide(front(policy, windows, side, leaf))
-    worth = truth(policy, windows, side, slot)
-    if worth == 0.0 and windows.stamp[slot, ROW] == tag[NUMBER]:
-        return slot
-    heap.marks[side, START] = (start + 1) % heap.idle.shape[1]
-    heap.marks[side, WAITING] -= 1
-    if slot < 0:
-        heap.known[side, leaf] = 0
-    else:
-        place(policy, windows, heap, side, leaf, slot, worth)
-    return wide(NOBODY)
-
-
-@outlined
-def clean(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
-    """Keep one true entry per leaf that plays, and restore the order."""
-    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
-    size = 0
-    for at in range(heap.marks[side, SIZE]):
-        heap.known[side, heap.tag[side, at, LEAF]] = 0
-    for at in range(heap.marks[side, START], heap.marks[side, START] + heap.marks[side, WAITING]):
-        heap.known[side, heap.idle[side, at % heap.idle.shape[1], LEAF]] = 1
-    for at in range(heap.marks[side, SIZE]):
-        leaf = heap.tag[side, at, LEAF]
-        slot = wide(front(policy, windows, side, leaf))
-        if slot >= 0 and heap.known[side, leaf] == 0:
-            heap.known[side, leaf] = 1
-            heap.worth[side, size] = truth(policy, windows, side, slot)
-            label(windows, heap.tag[side, size], leaf, slot)
-            size += 1
-    heap.marks[side, SIZE] = size
-    for back in range(size):
-        sink(heap, side, windows.marks[CLOCK + side], size - 1 - back)
-
-
 # --- victims ------------------------------------------------------------------------------------------------------
 
 
 @part
-def idle_first(windows: Windows, heap: Heap, side: int) -> bool:
-    """Say whether the first in the queue goes before the top of the heap."""
-    if heap.marks[side, WAITING] == 0 or heap.marks[side, SIZE] == 0:
-        return heap.marks[side, WAITING] > 0
-    now = present(heap, side, windows.marks[CLOCK + side], 0)
-    if now != 0.0:
-        return now > 0.0
-    waits, top = heap.idle[side, heap.marks[side, START]], heap.tag[side, 0]
-    return waits[BORN] < top[BORN] or (waits[BORN] == top[BORN] and waits[NUMBER] < top[NUMBER])
+def ask_for_next(windows: Windows, slot: int) -> None:
+    """Ask for the memory that a look at the two tuples behind this one will touch."""
+    link = windows.link
+    following = link[slot, NEWER]
+    if following >= 0:
+        prefetch(windows.runs, wide(link[following, BUNCH]))
+        if windows.worth.size > 0:
+            prefetch(windows.worth, wide(link[following, BUNCH]))
+        if link[following, NEWER] >= 0:
+            prefetch(link, wide(link[following, NEWER]))
+            prefetch(windows.stamp, wide(link[following, NEWER]))
 
 
 @part
-def lower_side(policy: Any, windows: Windows, heap: Heap) -> int:
-    """Return the side whose first entry goes first: worth less, then older, then left."""
-    best, best_now, best_since = 0, np.inf, wide(NEVER)
-    for side in range(2):
-        now, since = np.inf, wide(NEVER)
-        if idle_first(windows, heap, side):
-            now, since = 0.0, heap.idle[side, heap.marks[side, START], MOMENT]
-        elif heap.marks[side, SIZE] > 0:
-            now = present(heap, side, windows.marks[CLOCK + side], 0) * scale(policy, side)
-            since = heap.tag[side, 0, MOMENT]
-        if now < best_now or (now == best_now and since < best_since):
-            best, best_now, best_since = side, now, since
-    return best
+def first_waiting(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
+    """Return the oldest waiting tuple of the lowest score there can be, or -1; those before it enter the heap."""
+    marks, link = windows.marks, windows.link
+    while marks[WAITS + side] >= 0:
+        slot = marks[WAITS + side]
+        leaf = leaf_of(policy, windows, slot)
+        plays = front(policy, windows, side, leaf) == slot
+        if plays and truth(policy, windows, side, slot) == lowest(policy):
+            ask_for_next(windows, slot)
+            return slot
+        marks[WAITS + side] = link[slot, NEWER]
+        if plays and (heap.known[side, leaf] == 0 or ranks_tuples(policy)):
+            place(policy, windows, heap, side, leaf, slot)
+    return wide(NOBODY)
+
+
+@part
+def claim(policy: Any, windows: Windows, heap: Heap, side: int) -> tuple[int, float, int]:
+    """Return what is said of the first to go on one side: its slot if that is the truth, its worth, and its time."""
+    slot = first_waiting(policy, windows, heap, side)
+    now, since = np.inf, wide(NEVER)
+    if slot >= 0:
+        now, since = lowest(policy), moment_of(windows, slot)
+    if heap.size[side] > 0:
+        top = present(heap, side, windows.marks[CLOCK + side], 0)
+        if slot < 0 or (top <= now and older(heap.tag[side, 0], windows.stamp[slot])):
+            slot, now, since = wide(NOBODY), top * scale(policy, side), heap.tag[side, 0, MOMENT]
+    return slot, now, since
 
 
 @part
 def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
     """Return the tuple to go first on one side, or (pool = -1) on either; -1 if there is none.
 
-    An entry never says more than the truth: if the lowest of all is true, it is the lowest.
+    Of two sides: who is worth less, then who is older, then the left. An entry never says more than the truth: if
+    the lowest of all is true, it is the lowest.
     """
     while True:
-        side = pool if pool >= 0 else lower_side(policy, windows, heap)
-        if idle_first(windows, heap, side):
-            slot = correct_idle(policy, windows, heap, side)
-        elif heap.marks[side, SIZE] > 0:
-            slot = correct(policy, windows, heap, side)
-        else:
-            return wide(NOBODY)
-        if slot >= 0:
-            return slot
+        best, best_slot, best_now, best_since = -1, wide(NOBODY), np.inf, wide(NEVER)
+        for side in range(2):
+            if pool != 1 - side:
+                slot, now, since = claim(policy, windows, heap, side)
+                if now < best_now or (now == best_now and since < best_since):
+                    best, best_slot, best_now, best_since = side, slot, now, since
+        if best >= 0 and best_slot < 0:
+            best_slot = correct(policy, windows, heap, best)
+        if best < 0 or best_slot >= 0:
+            return best_slot
 
 
 @kernel
-def fill(policy: Any, windows: Windows, heap: Heap) -> None:
-    """Enter every leaf that plays into heaps without entries."""
-    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
-    for slot in range(windows.marks[SLOTS]):
-        bunch = wide(windows.link[slot, BUNCH])
-        if bunch < 0:
-            continue
-        side, leaf = bunch & 1, leaf_of(policy, windows, slot)
-        if front(policy, windows, side, leaf) == slot:
-            heap.tag[side, heap.marks[side, SIZE], LEAF] = leaf
-            heap.marks[side, SIZE] += 1
+def fill(policy: Any, windows: Windows, heap: Heap) -> None:  # noqa: ARG001 - one piece of code a policy
+    """Let every tuple wait for its place in heaps without entries."""
     for side in range(2):
-        clean(policy, windows, heap, side)
+        start_over(windows, heap, side)
 
 
 fill_uncached = uncached(fill)

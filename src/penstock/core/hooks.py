@@ -3,13 +3,17 @@
 A policy is a ``NamedTuple`` of arrays. ``@ranked(by)`` says what it puts in order: ``"key"`` (all tuples of one
 key and side share a score; the oldest is the first to go) or ``"tuple"`` (each has its own); without it, it names
 its victims itself. ``fades=1`` says that scores are per tick and count for as long as a tuple has left. A ranking
-policy must have ``score``; one that does not rank must have ``victim``; the rest is optional:
+policy must have ``weigh`` or ``score``; one that does not rank must have ``victim``; the rest is optional:
 
+- ``weigh(side, code) -> float``: what the tuples of a key are worth on a side: never less than 0, and never more than
+  before unless a tuple of that key arrives.
 - ``score(windows, side, slot, clock) -> float``: what the tuple is worth; the smallest leaves.
 - ``scale(side) -> float``: what one unit of that side's scores is worth, to compare across the sides.
 - ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
 - ``due(windows, slot, tick) -> bool``: whether the tuple with the smallest score leaves now, budget or not.
 - ``arrive(side, code, clock) -> None``: a tuple arrived whose key has this code.
+- ``lost() -> (bool, int)``: asked after ``arrive``: whether another key lost its weight on both sides to make room,
+  and its code.
 - ``foresee(code) -> None``: a tuple whose key has this code is soon to come; a chance to ask for memory.
 - ``tidy(side, clock) -> bool``: a tick begins; says whether the weights of that side's keys all shrank just now.
 - ``forget(side, clock) -> (bool, int)``: whether a key lost weight because time passed, and its code (asked again
@@ -67,6 +71,22 @@ def fades(policy: Any) -> bool:
     return bool(getattr(traits(policy), "fades", False))
 
 
+def counts(policy: Any) -> bool:
+    """Say whether what a tuple is worth depends on its key and what arrived of that, and on nothing else."""
+    return ranks(policy) == "key" and hasattr(traits(policy), "weigh")
+
+
+def weigh(policy: Any, side: int, code: int) -> float:
+    """Ask what the tuples of a key are worth on a side."""
+    worth: float = policy.weigh(side, code)
+    return worth
+
+
+@overload(weigh)
+def _weigh(policy: Any, side: Any, code: Any) -> Any:  # noqa: ARG001
+    return traits(policy).weigh
+
+
 def score(policy: Any, windows: Windows, side: int, slot: int, clock: int) -> float:
     """Ask what a tuple is worth."""
     worth: float = policy.score(windows, side, slot, clock)
@@ -118,6 +138,16 @@ def arrive(policy: Any, side: int, code: int, clock: int) -> None:
 @overload(arrive)
 def _arrive(policy: Any, side: Any, code: Any, clock: Any) -> Any:  # noqa: ARG001
     return getattr(traits(policy), "arrive", lambda policy, side, code, clock: None)  # noqa: ARG005
+
+
+def lost(policy: Any) -> tuple[bool, int]:
+    """Ask for a key that lost its weight to make room for the last arrival."""
+    return policy.lost() if hasattr(policy, "lost") else (False, 0)
+
+
+@overload(lost)
+def _lost(policy: Any) -> Any:
+    return getattr(traits(policy), "lost", lambda policy: (False, 0))  # noqa: ARG005
 
 
 def foresee(policy: Any, code: int) -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from penstock.core import heap as heaps
 from penstock.core import windows as store
-from penstock.core.hooks import fades, ranks
+from penstock.core.hooks import counts, fades, ranks
 from penstock.core.step import (
     ARRIVED,
     COUNTS,
@@ -31,7 +31,7 @@ from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SL
 
 FIRST_KEYS = 1024
 FIRST_SLOTS = 1024
-FEW_KEYS = 1 << 18  # up to so many, ids are cheaper than looking for those no longer needed
+FEW_KEYS = 1 << 16  # up to so many, ids are cheaper than looking for those no longer needed
 FIRST_PAIRS = 1 << 16
 FIRST_LEDGER = 1 << 12
 
@@ -52,7 +52,12 @@ class WindowJoin:
         self.policy = policy
         self.own = own
         self.windows = store.empty(
-            keys=FIRST_KEYS, slots=FIRST_SLOTS, weighted=weighted, important=important, by_rows=plan.by_rows
+            keys=FIRST_KEYS,
+            slots=FIRST_SLOTS,
+            weighted=weighted,
+            important=important,
+            by_rows=plan.by_rows,
+            weighing=counts(policy),
         )
         self.counts = np.zeros(COUNTS, np.int64)
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.heap import Heap, clean, entered, least, lowered, settle
-from penstock.core.hooks import arrive, due, foresee, forget, ranks, tidy, victim
+from penstock.core.heap import Heap, entered, least, lowered, settle, start_over
+from penstock.core.hooks import arrive, counts, due, foresee, forget, lost, ranks, tidy, victim, weigh
 from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
@@ -18,6 +18,7 @@ from penstock.core.windows import (
     CLOCK,
     COUNT,
     HEAD,
+    KEYS,
     LIVE,
     NEWER,
     NEXT,
@@ -60,8 +61,7 @@ SIDE, ROW_NUMBER, REASON, SHED_AT, SHED_NEXT = 0, 1, 2, 3, 4
 
 
 SPARE_SLOTS = 1024  # so many free slots are not worth a look
-# how many rows ahead memory is asked for, once the windows have outgrown the processor's caches
-FAR_AHEAD, NEAR_AHEAD, CACHED = 12, 6, 1 << 16
+FAR_AHEAD, NEAR_AHEAD = 12, 6  # how many rows ahead memory is asked for
 
 
 class Batch(NamedTuple):
@@ -114,34 +114,45 @@ class Out(NamedTuple):
 def tell_entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:
     """Tell the order that a tuple entered: 1 as the only one of its key, 2 as the oldest, 0 as another."""
     if ranks(policy) is not None:
-        (_tell_of_key if ranks(policy) == "key" else _tell_of_tuple)(policy, windows, heap, side, slot, opens)
+        entered(policy, windows, heap, side, slot, opens)
 
 
-def _tell_of_key(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:
-    if opens == 1:
-        entered(policy, windows, heap, side, slot)
-    elif opens == 2:  # a late tuple, older than those that were there
-        lowered(policy, windows, heap, side, wide(windows.link[slot, BUNCH]) >> 1)
-
-
-def _tell_of_tuple(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:  # noqa: ARG001
-    entered(policy, windows, heap, side, slot)
+def _enter_order(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, opens: int) -> None:
+    entered(policy, windows, heap, side, slot, opens)
 
 
 @overload(tell_entered)
 def _tell_entered(policy: Any, windows: Any, heap: Any, side: Any, slot: Any, opens: Any) -> Any:  # noqa: ARG001
-    if ranks(policy) is None:
-        return lambda policy, windows, heap, side, slot, opens: None  # noqa: ARG005
-    return _tell_of_key if ranks(policy) == "key" else _tell_of_tuple
+    if ranks(policy) is not None:
+        return _enter_order
+    return lambda policy, windows, heap, side, slot, opens: None  # noqa: ARG005
+
+
+def note_worth(policy: Any, windows: Windows, bunch: int, code: int) -> None:
+    """Write down what the tuples of a bunch are worth now."""
+    if counts(policy):
+        _weigh(policy, windows, bunch, code)
+
+
+def _weigh(policy: Any, windows: Windows, bunch: int, code: int) -> None:
+    windows.worth[bunch] = weigh(policy, bunch & 1, code)
+
+
+@overload(note_worth)
+def _note_worth(policy: Any, windows: Any, bunch: Any, code: Any) -> Any:  # noqa: ARG001
+    if counts(policy):
+        return _weigh
+    return lambda policy, windows, bunch, code: None  # noqa: ARG005
 
 
 def tell_lowered(policy: Any, windows: Windows, heap: Heap, side: int, key: int) -> None:
     """Tell the order that the score of a key fell."""
     if ranks(policy) == "key":
-        lowered(policy, windows, heap, side, key)
+        _lower(policy, windows, heap, side, key)
 
 
 def _lower(policy: Any, windows: Windows, heap: Heap, side: int, key: int) -> None:
+    note_worth(policy, windows, 2 * key + side, windows.code[key])
     lowered(policy, windows, heap, side, key)
 
 
@@ -155,11 +166,13 @@ def _tell_lowered(policy: Any, windows: Any, heap: Any, side: Any, key: Any) -> 
 def tell_shrunk(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
     """Tell the order that all scores of a side shrank."""
     if ranks(policy) is not None:
-        clean(policy, windows, heap, side)
+        _shrink(policy, windows, heap, side)
 
 
 def _shrink(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
-    clean(policy, windows, heap, side)
+    for key in range(windows.marks[KEYS]):
+        note_worth(policy, windows, 2 * key + side, windows.code[key])
+    start_over(windows, heap, side)
 
 
 @overload(tell_shrunk)
@@ -205,6 +218,18 @@ def _overdue(policy: Any, windows: Any, heap: Any) -> Any:  # noqa: ARG001
     if hasattr(policy.instance_class, "due"):
         return _least_due
     return lambda policy, windows, order: NONE  # noqa: ARG005
+
+
+@part
+def count(policy: Any, windows: Windows, heap: Heap, side: int, code: int) -> None:
+    """Let statistics count an arrival, for which they may forget another key."""
+    arrive(policy, side, code, windows.marks[CLOCK + side])
+    found, forgotten = lost(policy)
+    if found:
+        key = known_key(windows, forgotten)
+        if key >= 0:
+            for each in range(2):
+                tell_lowered(policy, windows, heap, each, key)
 
 
 @part
@@ -400,7 +425,7 @@ def probe(windows: Windows, plan: Plan, out: Out, side: int, bunch: int, at: int
 
 
 @part
-def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i: int) -> None:
+def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, code: Ints, i: int) -> None:
     """Put row i of a batch into the windows."""
     marks = windows.marks
     side, key = wide(batch.side[i]), wide(batch.key[i])
@@ -419,6 +444,8 @@ def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i
     chain(windows, side, slot)
     append(windows, bunch, slot)
     alive = windows.runs[bunch, ALIVE]
+    if alive == 1:
+        note_worth(policy, windows, bunch, code[i])
     opens = 1 if alive == 1 else 2 if first(windows, bunch) == slot else 0
     tell_entered(policy, windows, heap, side, slot, opens)
     if alive > plan.per_key:
@@ -461,15 +488,13 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
     policy, windows, heap, plan = borrowed(policy), borrowed(windows), borrowed(heap), borrowed(plan)
     batch, code, out = borrowed(batch), borrowed(code), borrowed(out)
     marks, runs = windows.marks, windows.runs
-    large = windows.link.shape[0] > CACHED
     why = DONE
     n = out.done[1]
     compared = 0
     begin = out.done[0]
     i = begin
     while i < batch.key.size:
-        if large:
-            look_ahead(policy, windows, batch, code, i)
+        look_ahead(policy, windows, batch, code, i)
         if batch.tick[i] > marks[TICK]:
             if marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
                 why = LEDGER_FULL
@@ -482,8 +507,8 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
             forget_aged(policy, windows, heap)
         side, key = wide(batch.side[i]), wide(batch.key[i])
         other = 2 * key + 1 - side
-        count = runs[other, COUNT]
-        if n + count > out.pairs.shape[1]:
+        held = runs[other, COUNT]
+        if n + held > out.pairs.shape[1]:
             why = PAIRS_FULL
             break
         if not make_room(windows, 2 * key + side):
@@ -491,12 +516,14 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
             break
         marks[NEXT + side] = batch.row[i] + 1
         marks[REACHED + side] = max(marks[REACHED + side], batch.pos[i])
-        if count > 0:
+        if held > 0:
             at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
             n = probe(windows, plan, out, side, other, at, batch.row[i], n)
-            compared += count
-        arrive(policy, side, code[i], marks[CLOCK + side])
-        enter(policy, windows, heap, plan, batch, i)
+            compared += held
+        count(policy, windows, heap, side, code[i])
+        if held > 0:
+            note_worth(policy, windows, other, code[i])
+        enter(policy, windows, heap, plan, batch, code, i)
         out.counts[ARRIVED + side] += 1
         i += 1
     if why == DONE and out.done[3] and marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):

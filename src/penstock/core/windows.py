@@ -33,16 +33,16 @@ POS, ROW = 0, 1
 BUNCH, PLACE, OLDER, NEWER = 0, 1, 2, 3
 # columns of `runs`: block (or single slot), first entry in it (-1: no block), entries from there, live entries
 START, HEAD, COUNT, ALIVE = 0, 1, 2, 3
-# entries of `marks`; those that end in a plural are one per side
+# entries of `marks`; those from OLDEST on are one per side; WAITS: the oldest tuple that the order knows nothing of
 KEYS, SLOTS, FREE, TOP, TICK, OVERFULL = 0, 1, 2, 3, 4, 5
-OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT, REACHED = 6, 8, 10, 12, 14, 16, 18
-MARKS = 20
+OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT, WAITS, REACHED = 6, 8, 10, 12, 14, 16, 18, 20
+MARKS = 22
 
 NONE = -1
 NO_TICK = np.iinfo(np.int64).min
 NEVER = -(1 << 61)  # before any time, and far enough from the end of the numbers to be reckoned with
 SIZES = 31
-FAR_AHEAD = 16  # rows between asking for memory and using it
+AHEAD = 12  # rows between asking for memory and using it
 SMALL = 2  # the first block of a run has room for 2**SMALL tuples
 
 
@@ -60,11 +60,12 @@ class Windows(NamedTuple):
     weight: Ints  # slot -> units of memory; one element: every tuple weighs that
     importance: Floats  # slot -> importance; empty: none was given
     moment: Ints  # slot -> timestamp, for windows in rows; empty: POS is the timestamp
+    worth: Floats  # bunch -> what its tuples are worth while it has any; empty: the policy does not weigh keys
     overfull: Words  # bunches that may hold more than `per_key` tuples
     marks: Ints
 
 
-def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int) -> Windows:
+def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int, weighing: int) -> Windows:
     """Return windows with room for so many keys and tuples."""
     marks = np.zeros(MARKS, np.int64)
     marks[FREE] = NONE
@@ -72,6 +73,7 @@ def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int)
     marks[OLDEST : OLDEST + 2] = NONE
     marks[NEWEST : NEWEST + 2] = NONE
     marks[REACHED : REACHED + 2] = NEVER
+    marks[WAITS : WAITS + 2] = NONE
     return Windows(
         table=np.full(4 * keys, NONE, np.int32),
         code=np.empty(keys, np.int64),
@@ -84,6 +86,7 @@ def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int)
         weight=np.empty(slots, np.int64) if weighted else np.ones(1, np.int64),
         importance=np.empty(slots if important else 0, np.float64),
         moment=np.empty(slots if by_rows else 0, np.int64),
+        worth=np.zeros(2 * keys if weighing else 0),
         overfull=np.empty(16, np.int32),
         marks=marks,
     )
@@ -114,8 +117,11 @@ def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
     windows, codes, keys = borrowed(windows), borrowed(codes), borrowed(keys)
     table, code, marks = windows.table, windows.code, windows.marks
     for i in range(codes.size):
-        if i + FAR_AHEAD < codes.size:
-            prefetch(table, home(table, codes[i + FAR_AHEAD]))
+        if i + 2 * AHEAD < codes.size:
+            prefetch(table, home(table, codes[i + 2 * AHEAD]))
+            near = table[home(table, codes[i + AHEAD])]
+            if near >= 0:
+                prefetch(code, wide(near))
         at = home(table, codes[i])
         while table[at] >= 0 and code[table[at]] != codes[i]:
             at = (at + 1) & (table.size - 1)
@@ -197,6 +203,8 @@ def unchain(windows: Windows, side: int, slot: int) -> None:
         link[newer, OLDER] = older
     else:
         marks[NEWEST + side] = older
+    if marks[WAITS + side] == slot:
+        marks[WAITS + side] = newer
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -434,10 +442,21 @@ def sweep(windows: Windows, keep: Masks, room: int) -> Windows:
         windows = windows._replace(
             code=grown(windows.code, room, used),
             runs=grown(windows.runs, 2 * room, 2 * used),
+            worth=grown(windows.worth, 2 * room, 2 * used) if windows.worth.size else windows.worth,
             table=np.empty(size, np.int32),
         )
     drop_keys(windows, keep)
     return windows
+
+
+@part
+def move_key(windows: Windows, key: int, new: int) -> None:
+    """Give a key another id."""
+    windows.code[new] = windows.code[key]
+    for side in range(2):
+        windows.runs[2 * new + side] = windows.runs[2 * key + side]
+        if windows.worth.size > 0:
+            windows.worth[2 * new + side] = windows.worth[2 * key + side]
 
 
 @kernel
@@ -456,9 +475,7 @@ def drop_keys(windows: Windows, keep: Masks) -> None:
             continue
         renumber[key] = new
         if new != key:
-            code[new] = code[key]
-            runs[2 * new] = runs[2 * key]
-            runs[2 * new + 1] = runs[2 * key + 1]
+            move_key(windows, key, new)
         at = home(table, code[new])
         while table[at] >= 0:
             at = (at + 1) & (table.size - 1)
@@ -490,7 +507,7 @@ def packed(windows: Windows) -> Windows:
     pool = windows.pool.copy()
     move_slots(windows, pool, moved)
     marks = windows.marks
-    for mark in (OLDEST, OLDEST + 1, NEWEST, NEWEST + 1):
+    for mark in (OLDEST, OLDEST + 1, NEWEST, NEWEST + 1, WAITS, WAITS + 1):
         marks[mark] = moved[marks[mark]]
     marks[FREE] = NONE
     marks[SLOTS] = held.size

@@ -18,9 +18,10 @@ is forgotten. So memory stays bounded whatever the key domain, and counts are ex
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.core.jit import kernel, part, prefetch, wide
 from penstock.core.rng import mixed
@@ -61,6 +62,10 @@ class Statistics(NamedTuple):
     log_code: Ints  # (side, ring) arrivals of the last window
     log_pos: Ints
     log_mark: Ints  # (side, [first, count])
+    asked: npt.NDArray[Any]  # cell -> 1: somebody was told a weight from it, and must hear if it is forgotten
+    lost: Ints  # [1: a key was forgotten for another and somebody must hear, its code]
+    last: Ints  # [the cell of the latest arrival]
+    fresh: Floats  # [time since base, what an arrival weighs then], as last worked out
 
 
 def check_source(value: object) -> str | None:
@@ -103,6 +108,10 @@ def make(setting: Setting, source: object, half_life: object) -> Statistics:
         log_code=np.empty((2, ring), np.int64),
         log_pos=np.empty((2, ring), np.int64),
         log_mark=np.zeros((2, 2), np.int64),
+        asked=np.zeros(cells, np.int8),
+        lost=np.zeros(2, np.int64),
+        last=np.zeros(1, np.int64),
+        fresh=np.array([0.0, 1.0]),
     )
     return _given(setting, source, empty) if isinstance(source, Table) else empty
 
@@ -119,7 +128,11 @@ def _given(setting: Setting, source: Table, empty: Statistics) -> Statistics:
     cells = 1 << (2 * codes.size).bit_length()
     while True:
         table = empty._replace(
-            code=np.zeros(cells, np.int64), seen=np.zeros((cells, 2)), total=np.ones(2), kind=GIVEN
+            code=np.zeros(cells, np.int64),
+            seen=np.zeros((cells, 2)),
+            asked=np.zeros(cells, np.int8),
+            total=np.ones(2),
+            kind=GIVEN,
         )
         if enter(table, codes, np.concatenate([values for _, values in sides]), sides[0][0].size):
             return table
@@ -176,13 +189,20 @@ def foresee(statistics: Statistics, code: int) -> None:
     start = wide(mixed(np.uint64(code)) & np.uint64(statistics.code.size - 1))
     prefetch(statistics.code, start)
     prefetch(statistics.seen, start)
+    prefetch(statistics.seen, start + 4)
+    prefetch(statistics.asked, start)
 
 
 @part
 def weight(statistics: Statistics, side: int, code: int) -> float:
     """Return how much a key weighs on a side."""
-    cell = find(statistics, code)
-    return statistics.seen[cell, side] if cell >= 0 else 0.0
+    cell = statistics.last[0]  # mostly the key that has just arrived is asked for
+    if statistics.code[cell] != code:
+        cell = find(statistics, code)
+    if cell < 0 or statistics.seen[cell, side] == 0.0:
+        return 0.0
+    statistics.asked[cell] = 1
+    return statistics.seen[cell, side]
 
 
 @part
@@ -203,11 +223,23 @@ def note(statistics: Statistics, side: int, code: int, clock: int) -> None:
         more = present_weight(statistics, side, clock)
     cell = cell_for(statistics, code)
     if statistics.code[cell] != code:
+        statistics.lost[0] = statistics.asked[cell]
+        statistics.lost[1] = statistics.code[cell]
+        statistics.asked[cell] = 0
         statistics.code[cell] = code
         statistics.seen[cell, 0] = 0.0
         statistics.seen[cell, 1] = 0.0
+    statistics.last[0] = cell
     statistics.seen[cell, side] += more
     statistics.total[side] += more
+
+
+@part
+def lost(statistics: Statistics) -> tuple[bool, int]:
+    """Say once whether a key was forgotten to make room for the last arrival, and its code."""
+    forgotten = statistics.lost[0] == 1
+    statistics.lost[0] = 0
+    return forgotten, statistics.lost[1]
 
 
 @part
@@ -219,8 +251,12 @@ def present_weight(statistics: Statistics, side: int, clock: int) -> float:
     if statistics.base[side] == UNSET:
         statistics.base[side] = clock
     since = clock - statistics.base[side]
-    halves = since // statistics.life
-    return math.ldexp(2.0 ** ((since - halves * statistics.life) / statistics.life), int(halves))
+    if since != statistics.fresh[0]:
+        halves = since // statistics.life
+        part = 2.0 ** ((since - halves * statistics.life) / statistics.life)
+        statistics.fresh[0] = since
+        statistics.fresh[1] = math.ldexp(part, int(halves))
+    return statistics.fresh[1]
 
 
 @part

@@ -3,8 +3,6 @@
 from typing import NamedTuple
 
 from penstock.core.hooks import ranked
-from penstock.core.jit import wide
-from penstock.core.windows import BUNCH, Windows
 from penstock.policies import statistics as stats
 from penstock.policies.registry import Setting, shed_policy
 
@@ -32,9 +30,9 @@ class Life(NamedTuple):
         """Return the policy with empty statistics."""
         return cls(stats.make(setting, statistics, half_life))
 
-    def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
+    def weigh(self, side: int, code: int) -> float:
         """Return how often the key came on the other side."""
-        return stats.weight(self.statistics, 1 - side, windows.code[wide(windows.link[slot, BUNCH]) >> 1])
+        return stats.weight(self.statistics, 1 - side, code)
 
     def scale(self, side: int) -> float:
         """Turn counts into shares."""
@@ -43,6 +41,10 @@ class Life(NamedTuple):
     def arrive(self, side: int, code: int, clock: int) -> None:
         """Count an arrival."""
         stats.note(self.statistics, side, code, clock)
+
+    def lost(self) -> tuple[bool, int]:
+        """Name the key that was forgotten to count the last arrival."""
+        return stats.lost(self.statistics)
 
     def forget(self, side: int, clock: int) -> tuple[bool, int]:
         """Forget an arrival that left the window."""
