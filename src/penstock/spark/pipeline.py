@@ -38,6 +38,7 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
         session.check(left.sparkSession)
         arguments["lateness"] = _lateness(settings, left, right)
     bound = Bound(Settings(**arguments), *schemas)
+    _told_apart(bound, left.sparkSession)
     shards = _shards(settings, bound, left.sparkSession)
     task = Task(arguments, schemas, shares(settings, shards))
     frames = (_fingerprinted(left), _fingerprinted(right))
@@ -47,7 +48,7 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
     totals = [F.sum(books[field]).alias(field) for field in (*NAMES, "importance")]
     policy = "exact" if bound.unit == "none" else str(settings.chosen)
     observed = raw.observe(name, F.lit(policy).alias("policy"), *totals)
-    return observed.where(F.col(KIND) == ROW).select(*(F.col(f"`{field.name}`") for field in bound.schema))
+    return observed.where(F.col(KIND) == ROW).select(*map(_column, bound.schema.names))
 
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:
@@ -78,6 +79,18 @@ def _lateness(settings: Settings, left: Any, right: Any) -> object:
     return WATERMARK if settings.memory is None else (WATERMARK, f"{max(delays) + MILLISECOND - 1} us")
 
 
+def _told_apart(bound: Bound, spark: Any) -> None:
+    """Raise if Spark takes two columns of the result for one."""
+    if spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    seen: dict[str, str] = {}
+    for name in bound.schema.names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            want = "for Spark they are one: rename one before the join"
+            raise ColumnError("result", f"columns named {other!r} and {name!r}", want)
+
+
 def _shards(settings: Settings, bound: Bound, spark: Any) -> int:
     if bound.by_rows:
         if settings.shards not in {None, 1}:
@@ -106,11 +119,20 @@ def shares(settings: Settings, shards: int) -> list[tuple[Any, Any]]:
 
 def _fingerprinted(frame: Any) -> Any:
     """Add a hash of every row's content: it orders rows of one moment alike in every run."""
-    columns = [
-        F.to_json(F.col(f"`{field.name}`")) if _has_map(field.dataType) else F.col(f"`{field.name}`")
-        for field in frame.schema
+    columns = [_column(field.name) for field in frame.schema]
+    prints = [
+        F.to_json(column) if _has_map(field.dataType) else column
+        for field, column in zip(frame.schema, columns, strict=True)
     ]
-    return frame.withColumn(packing.FINGERPRINT, F.xxhash64(*columns))
+    # Numbers for names: mapInArrow does not take every name that a DataFrame does.
+    numbered = [column.alias(str(at)) for at, column in enumerate(columns)]
+    return frame.select(*numbered, F.xxhash64(*prints).alias(packing.FINGERPRINT))
+
+
+def _column(name: str) -> Any:
+    """Return the column of this name, whatever characters are in it."""
+    quoted = name.replace("`", "``")
+    return F.col(f"`{quoted}`")
 
 
 def _has_map(kind: Any) -> bool:

@@ -1,7 +1,7 @@
 """Run one shard's micro-batch inside Spark's ``transformWithState``."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 import pyarrow as pa
@@ -119,5 +119,23 @@ def _frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
 
 def _series(column: pa.Array) -> Any:
     if pa.types.is_nested(column.type):  # Spark reads these as Python objects
-        return pd.Series(column.to_pylist(), dtype=object)
+        return pd.Series([_value(value, column.type) for value in column.to_pylist()], dtype=object)
     return pd.arrays.ArrowExtensionArray(pa.chunked_array([column]))
+
+
+class _Entries(list[tuple[Any, Any]]):
+    """The entries of a map, read as Spark reads a dict; keys may be what no dict takes."""
+
+    def items(self) -> Self:
+        return self
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of a nested column as Spark wants it: maps inside it as dicts."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_map(kind):
+        return _Entries((_value(key, kind.key_type), _value(item, kind.item_type)) for key, item in value)
+    if pa.types.is_struct(kind):
+        return {field.name: _value(value[field.name], field.type) for field in kind}
+    return [_value(item, kind.value_type) for item in value]
