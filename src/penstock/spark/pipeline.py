@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import MapType
+from pyspark.sql.types import MapType, VariantType
 
 from penstock.errors import BudgetError, ColumnError, InputError, TimeError
 from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget, pair, present
@@ -54,6 +54,8 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
 def arrow_schema(frame: Any, name: str) -> pa.Schema:
     """Return the Arrow schema in which a DataFrame's rows come."""
     try:
+        if _has(frame.schema, VariantType):
+            raise TypeError("variant cannot be hashed: write it as text with to_json")
         return to_arrow_schema(frame.schema, timezone="UTC")
     except Exception as error:
         raise ColumnError(name, frame.schema.simpleString(), f"a column's type does not travel: {error}") from error
@@ -121,7 +123,7 @@ def _fingerprinted(frame: Any) -> Any:
     """Add a hash of every row's content: it orders rows of one moment alike in every run."""
     columns = [_column(field.name) for field in frame.schema]
     prints = [
-        F.to_json(column) if _has_map(field.dataType) else column
+        F.to_json(column) if _has(field.dataType, MapType) else column
         for field, column in zip(frame.schema, columns, strict=True)
     ]
     # Numbers for names: mapInArrow does not take every name that a DataFrame does.
@@ -135,9 +137,11 @@ def _column(name: str) -> Any:
     return F.col(f"`{quoted}`")
 
 
-def _has_map(kind: Any) -> bool:
-    inner = [getattr(kind, "elementType", None), *(field.dataType for field in getattr(kind, "fields", ()))]
-    return isinstance(kind, MapType) or any(_has_map(part) for part in inner if part is not None)
+def _has(kind: Any, wanted: type) -> bool:
+    """Say whether a type is of this kind, or a part of it is."""
+    parts = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
+    parts += [field.dataType for field in getattr(kind, "fields", ())]
+    return isinstance(kind, wanted) or any(_has(part, wanted) for part in parts if part is not None)
 
 
 def _streamed(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
