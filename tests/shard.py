@@ -11,7 +11,6 @@ from pyspark.sql.streaming import TwsTester
 
 from penstock.operator import saving
 from penstock.operator.settings import WATERMARK
-from penstock.spark import cache
 from penstock.spark.packing import FINGERPRINT, PACKED, packed
 from penstock.spark.processor import Processor
 from penstock.spark.shards import shard_ids
@@ -72,8 +71,3 @@ class Shard:
         """The head, as it stands in the state."""
         found: dict[str, Any] = json.loads(self.tester.peekValueState("head", self.key)[0])
         return found
-
-
-def forget() -> None:
-    """Forget the engines that this process holds."""
-    cache._kept.clear()

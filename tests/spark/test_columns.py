@@ -13,7 +13,7 @@ from penstock.errors import ColumnError
 from streaming import run_to_end
 
 NEW_YEAR = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
-TYPES = {
+TYPES: dict[str, tuple[str, list[Any]]] = {
     "text": ("string", ["é", "", None]),
     "money": ("decimal(38,18)", [Decimal("12345678901234567890.000000000000000001"), Decimal("-0.5"), None]),
     "moment": ("timestamp", [NEW_YEAR + dt.timedelta(microseconds=1), NEW_YEAR, None]),
@@ -54,7 +54,7 @@ def test_payload_of_every_type_comes_back_unchanged(spark: Any, tmp_path: Path, 
     """Whether a side holds it or brings it, in a batch and over micro-batches."""
     whole = [typed(spark, side) for side in ("l", "r")]
     wanted = whole[0].join(whole[1], "k")
-    arguments = {"on": "k", "time": ("l_ts", "r_ts"), "window": "30 seconds"}
+    arguments: dict[str, Any] = {"on": "k", "time": ("l_ts", "r_ts"), "window": "30 seconds"}
     if kind == "batch":
         found = pen.join(*whole, **arguments)
     else:

@@ -110,7 +110,7 @@ def test_complete_output_is_refused(stream: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["parse_json('1')", "array(parse_json('1'))", "interval '1' month"])
 def test_a_type_that_does_not_travel_is_refused(batch: Any, value: str) -> None:
     frame = batch.selectExpr("*", f"{value} as x")
-    with pytest.raises(ColumnError, match="right: .* a column's type does not travel"):
+    with pytest.raises(ColumnError, match=r"right: .* a column's type does not travel"):
         pen.join(batch, frame, **COMMON)
 
 

@@ -35,13 +35,21 @@ def report_of(query: Any) -> Report:
         InputError: if there is none yet, or more than one join.
     """
     for progress in reversed(query.recentProgress):
-        known = [row.asDict() for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
+        known = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
         if len(known) > 1:
             raise InputError("query", f"{len(known)} joins in one query", "report on queries with one join each")
         for totals in known:
-            if totals.get("pairs") is not None:  # Spark Connect leaves out what is null
+            if totals.get("pairs") is not None:
                 return _folded(totals)
     raise InputError("query", "no micro-batch of a join that has ended", "wait for the first one")
+
+
+def _observed(row: Any) -> dict[str, Any]:
+    """Return observed metrics by name; Spark Connect may give them as values and a schema, or without nulls."""
+    found: dict[str, Any] = row.asDict()
+    if set(found) != {"values", "schema"}:
+        return found
+    return dict(zip((field["name"] for field in found["schema"]["fields"]), found["values"], strict=True))
 
 
 def _folded(totals: Mapping[str, Any]) -> Report:

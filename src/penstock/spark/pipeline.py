@@ -53,9 +53,10 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:
     """Return the Arrow schema in which a DataFrame's rows come."""
+    if _has(frame.schema, VariantType):
+        want = "a column's type does not travel: variants cannot be hashed; make it text with to_json"
+        raise ColumnError(name, frame.schema.simpleString(), want)
     try:
-        if _has(frame.schema, VariantType):
-            raise TypeError("variant cannot be hashed: write it as text with to_json")
         return to_arrow_schema(frame.schema, timezone="UTC")
     except Exception as error:
         raise ColumnError(name, frame.schema.simpleString(), f"a column's type does not travel: {error}") from error
