@@ -88,14 +88,20 @@ class Job:
 
 def end(process: "subprocess.Popen[bytes]") -> None:
     """End a job and all it started, without a chance to say goodbye."""
-    family: list[psutil.Process] = []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        family = psutil.Process(process.pid).children(recursive=True)
-    for pid in [process.pid, *(child.pid for child in family)]:
+    started = family(process)
+    for pid in [process.pid, *(child.pid for child in started)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
-    psutil.wait_procs(family, timeout=30)
+    psutil.wait_procs(started, timeout=30)
+
+
+def family(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    """Return all that a job has started."""
+    try:
+        return list(psutil.Process(process.pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
 
 
 def held_back(job: Job, keep: int) -> list[tuple[Path, Path]]:
@@ -157,8 +163,8 @@ def test_the_driver_killed_at_random_moments(tmp_path: Path, undisturbed: Rows) 
 def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     """Return the Python workers of a job: children of a daemon, which is itself Python."""
     found = []
-    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-        for child in psutil.Process(process.pid).children(recursive=True):
+    for child in family(process):
+        with contextlib.suppress(psutil.NoSuchProcess):
             parent = child.parent()
             if parent is not None and "pyspark.daemon" in child.cmdline() and "pyspark.daemon" in parent.cmdline():
                 found.append(child)
@@ -275,9 +281,8 @@ def dense(seed: int, minute: int, rows: int) -> pa.Table:
 def resident(process: "subprocess.Popen[bytes]", word: str) -> int:
     """Return the resident bytes of the processes of a job that have this word in their command."""
     total = 0
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                if any(word in part for part in child.cmdline()[:3]):
-                    total += child.memory_info().rss
+    for child in family(process):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any(word in part for part in child.cmdline()[:3]):
+                total += child.memory_info().rss
     return total

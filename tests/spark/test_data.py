@@ -21,7 +21,7 @@ Tables = tuple[pa.Table, pa.Table]
 
 def ships() -> Tables:
     """Return the reports of odd and of even ships, by cell."""
-    rows = pq.read_table(DATA / "ship_weather" / "ww2.parquet")[:16_000]
+    rows = pq.read_table(DATA / "ship_weather" / "ww2.parquet")[:8_000]
     odd = pa.array(rows["ship"].to_numpy() % 2 == 1)
     return timed(rows.filter(odd), "s"), timed(rows.filter(pc.invert(odd)), "s")
 
@@ -48,7 +48,7 @@ def timed(rows: pa.Table, unit: str) -> pa.Table:
 @pytest.mark.parametrize(
     ("name", "tables", "key", "span", "delay"),
     [
-        ("ship_weather", ships, "cell10", "1 day", "1 hour"),
+        ("ship_weather", ships, "cell10", "12 hours", "1 hour"),
         ("sse_orders_trades", stocks, "key", "300 milliseconds", "10 milliseconds"),
         ("online_retail", retail, "item_id", "1 day", "10 minutes"),
     ],
@@ -57,10 +57,10 @@ def timed(rows: pa.Table, unit: str) -> pa.Table:
 def test_streams_of_the_world_join_as_spark_joins_them(
     spark: Any, tmp_path: Path, name: str, tables: Callable[[], Tables], key: str, span: str, delay: str
 ) -> None:
-    """In micro-batches that are not in step, so that some rows are late."""
+    """In micro-batches that are not in step; the first rows come last, and are late."""
     if not (DATA / name).is_dir():
         pytest.skip(f"the data set {name} is not in {DATA}; PENSTOCK_DATA names its folder")
-    left, right = tables()
+    left, right = (pa.concat_tables([table[40:], table[:40]]) for table in tables())
     right = right.rename_columns([f"r_{column}" for column in right.schema.names])
     write_batches(left, tmp_path / "l", [left.num_rows // 4, left.num_rows // 2])
     write_batches(right, tmp_path / "r", [right.num_rows // 3, right.num_rows // 2])
@@ -76,7 +76,7 @@ def test_streams_of_the_world_join_as_spark_joins_them(
     assert found == counted(spark.read.parquet(str(tmp_path / "theirs")))
     report = pen.report(query)
     assert report.pairs == found.total() > 0
-    assert report.shed["late"].total > 0
+    assert report.shed["late"].total >= 80
     assert report.balanced
 
 

@@ -322,6 +322,26 @@ def test_rows_of_a_shard_wait_for_the_watermark_alone() -> None:
     assert shard.head["version"] == BATCHES + 1
 
 
+def test_rows_before_1970_are_late() -> None:
+    """As for Spark's own join, whose watermark begins there; in the first micro-batch as in all others."""
+    shard = Shard(task_of(SCHEMAS))
+    for _ in range(2):
+        assert shard.feed([ticking(seed, 5, start=-4) for seed in (1, 2)]) == []
+    shed = (shard.books["shed_late_left"], shard.books["shed_late_right"])
+    nulls = (shard.books["expired_left"], shard.books["expired_right"])
+    assert [late + null for late, null in zip(shed, nulls, strict=True)] == [10, 10]
+    assert min(shed) > 0
+
+
+def test_an_engine_that_cannot_be_left_leaves_nothing(engines: Path) -> None:
+    """Not even when that goes on for long."""
+    shard = Shard(task_of(SCHEMAS))
+    played(shard, range(1))
+    in_the_way(engines)
+    played(shard, range(1, 4))
+    assert len(list(engines.iterdir())) == 1
+
+
 def test_files_that_nobody_used_for_a_day_go(engines: Path) -> None:
     shard = Shard(task_of(SCHEMAS))
     played(shard, range(1))

@@ -57,7 +57,7 @@ def _folded(totals: Mapping[str, Any]) -> Report:
     policy = totals["policy"]
     both = {name: Sides(*(int(totals.get(f"{name}_{side}") or 0) for side in SIDES)) for name in PER_SIDE}
     pairs = int(totals.get("pairs") or 0)
-    exact = policy == "exact"
+    exact = policy == "exact" and not both["shed_per_key"].total
     return Report(
         policy=policy,
         arrivals=both["arrivals"],

@@ -116,9 +116,9 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         return engine
 
 
-def _bar(watermark: int | None) -> int | None:
+def _bar(watermark: int) -> int:
     """Return the first time, in microseconds, that is not late at a watermark."""
-    return None if watermark is None else watermark * MILLISECOND + 1
+    return watermark * MILLISECOND + 1
 
 
 def _name(head: Head, identity: int) -> str:
