@@ -22,7 +22,8 @@ NEVER_LATE = 1 << 60
 def task_of(schemas: tuple[pa.Schema, pa.Schema], shards: int = 1, **arguments: Any) -> Task:
     """Return what a shard is told for these arguments."""
     memory, split = arguments.pop("memory", None), arguments.pop("split", "shared")
-    told = {"on": "k", "time": "ts", "window": "30 seconds", "seed": 0, "lateness": WATERMARK, **arguments}
+    lateness = WATERMARK if memory is None else (WATERMARK, "10 seconds")
+    told = {"on": "k", "time": "ts", "window": "30 seconds", "seed": 0, "lateness": lateness, **arguments}
     return Task(told, schemas, [(memory, split)] * shards)
 
 
