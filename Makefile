@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench docs clean
+.PHONY: help demo test test-chaos lint types bench docs clean
 
 help: ## say what there is to do
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or newer; set PYTHON=")'
@@ -21,6 +21,9 @@ demo: $(READY) ## join two live streams inside a memory budget and show what it 
 
 test: lint types $(READY) ## everything that must hold: lint, types, rooms, tests
 	$(BIN)/python -m pytest
+
+test-chaos: $(READY) ## kill, break and lose what can be on Spark, for half an hour
+	$(BIN)/python -m pytest -m chaos tests/chaos
 
 lint: $(READY) ## ruff and the rooms (import-linter)
 	$(BIN)/ruff check .

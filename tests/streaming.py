@@ -3,12 +3,16 @@
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+import penstock as pen
 
 
 def write_batches(table: pa.Table, folder: Path, cuts: list[int]) -> None:
@@ -54,3 +58,29 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):  # moments, whatever the time zone they are shown in
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
     return column.to_pylist()
+
+
+def play(
+    spark: Any, folder: Path, tables: Sequence[pa.Table], cuts: list[int], **arguments: Any
+) -> tuple[Counter[tuple[Any, ...]], pen.Report]:
+    """Join two tables as streams cut into micro-batches; returns the rows and the report of the ended query."""
+    for name, table in zip(("l", "r"), tables, strict=True):
+        write_batches(table, folder / name, cuts)
+    left, right = (read_stream(spark, folder / name) for name in ("l", "r"))
+    joined = pen.join(left, right, **{"on": "k", "time": "ts", "window": "30 seconds", **arguments})
+    query = run_to_end(joined, folder / "out", folder / "cp")
+    return counted(spark.read.parquet(str(folder / "out"))), pen.report(query)
+
+
+def ticking(seed: int, rows: int, *, keys: int = 8, start: int = 1_700_000_000) -> pa.Table:
+    """Return a row a second with a skewed key, now and then null, and a payload that tells rows apart."""
+    rng = np.random.default_rng(seed)
+    key = np.minimum(rng.geometric(0.3, rows) - 1, keys - 1)
+    return pa.table(
+        {
+            "ts": pa.array((start + np.arange(rows)) * 1_000_000, pa.timestamp("us", "UTC")),
+            "k": pa.array(key, pa.int64(), mask=rng.random(rows) < 0.03),
+            "v": pa.array([f"{seed}:{i}" for i in range(rows)]),
+            "w": pa.array(rng.integers(1, 100, rows), pa.int32()),
+        }
+    )

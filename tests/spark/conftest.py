@@ -1,6 +1,8 @@
 """A real local Spark, one for all tests of this room."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,15 @@ import penstock as pen
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which the session's workers leave engines; it must be known before they start."""
+    folder = tmp_path_factory.mktemp("engines")
+    os.environ["PENSTOCK_ENGINES"] = str(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark(engines: Path) -> Iterator[Any]:  # noqa: ARG001 - only its place in the order
     """Return a classic session as a user would build it."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only these tests need Spark
 

@@ -35,21 +35,29 @@ def report_of(query: Any) -> Report:
         InputError: if there is none yet, or more than one join.
     """
     for progress in reversed(query.recentProgress):
-        known = {name: row for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)}
-        told = {name: row for name, row in known.items() if row["pairs"] is not None}
+        known = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
         if len(known) > 1:
             raise InputError("query", f"{len(known)} joins in one query", "report on queries with one join each")
-        for row in told.values():
-            return _folded(row.asDict())
+        for totals in known:
+            if totals.get("pairs") is not None:
+                return _folded(totals)
     raise InputError("query", "no micro-batch of a join that has ended", "wait for the first one")
+
+
+def _observed(row: Any) -> dict[str, Any]:
+    """Return observed metrics by name; Spark Connect may give them as values and a schema, or without nulls."""
+    found: dict[str, Any] = row.asDict()
+    if set(found) != {"values", "schema"}:
+        return found
+    return dict(zip((field["name"] for field in found["schema"]["fields"]), found["values"], strict=True))
 
 
 def _folded(totals: Mapping[str, Any]) -> Report:
     """Return the books of all shards, summed, as a report."""
     policy = totals["policy"]
-    both = {name: Sides(*(int(totals[f"{name}_{side}"] or 0) for side in SIDES)) for name in PER_SIDE}
-    pairs = int(totals["pairs"] or 0)
-    exact = policy == "exact"
+    both = {name: Sides(*(int(totals.get(f"{name}_{side}") or 0) for side in SIDES)) for name in PER_SIDE}
+    pairs = int(totals.get("pairs") or 0)
+    exact = policy == "exact" and not both["shed_per_key"].total
     return Report(
         policy=policy,
         arrivals=both["arrivals"],
@@ -57,10 +65,10 @@ def _folded(totals: Mapping[str, Any]) -> Report:
         expired=both["expired"],
         shed={reason: both[f"shed_{reason}"] for reason in REASONS},
         pairs=pairs,
-        importance=totals["importance"],
+        importance=totals.get("importance"),
         exact_estimate=Estimate(pairs, pairs, pairs) if exact else None,
         recall=Estimate(1.0, 1.0, 1.0) if exact else None,
-        memory_rows=int(totals["memory_rows"] or 0),
-        memory_bytes=int(totals["memory_bytes"] or 0),
-        comparisons=int(totals["comparisons"] or 0),
+        memory_rows=int(totals.get("memory_rows") or 0),
+        memory_bytes=int(totals.get("memory_bytes") or 0),
+        comparisons=int(totals.get("comparisons") or 0),
     )

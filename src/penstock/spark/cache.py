@@ -43,8 +43,13 @@ def leave(name: str, stamp: str, engine: Join) -> None:
         home = folder()
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=home, prefix="new-", delete=False) as file:
-            file.write(frames.to_bytes({"stamp": stamp.encode(), **engine.state_dict()}))
-        Path(file.name).replace(home / name)
+            fresh = Path(file.name)
+            try:
+                file.write(frames.to_bytes({"stamp": stamp.encode(), **engine.state_dict()}))
+                file.flush()
+                fresh.replace(home / name)
+            except OSError:
+                fresh.unlink(missing_ok=True)
         _tidy(home)
 
 

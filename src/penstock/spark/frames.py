@@ -18,8 +18,8 @@ def to_bytes(parts: dict[str, bytes]) -> bytes:
     names = json.dumps({name: len(data) for name, data in parts.items()}).encode()
     body = b"".join([len(names).to_bytes(WORD, "big"), names, *parts.values()])
     packed = pa.compress(body, CODEC, asbytes=True)
-    head = [FORMAT, zlib.crc32(packed), len(body)]
-    return b"".join([*(number.to_bytes(WORD, "big") for number in head), packed])
+    rest = len(body).to_bytes(WORD, "big") + packed
+    return b"".join([FORMAT.to_bytes(WORD, "big"), zlib.crc32(rest).to_bytes(WORD, "big"), rest])
 
 
 def from_bytes(data: bytes) -> dict[str, bytes]:
@@ -33,10 +33,9 @@ def from_bytes(data: bytes) -> dict[str, bytes]:
     form, check, size = (int.from_bytes(data[at : at + WORD], "big") for at in range(0, 3 * WORD, WORD))
     if form != FORMAT:
         raise StateError("state", f"format {form}", f"this Penstock reads format {FORMAT}: use the one that wrote it")
-    packed = data[3 * WORD :]
-    if zlib.crc32(packed) != check:
+    if zlib.crc32(data[2 * WORD :]) != check:
         raise StateError("state", "damaged bytes", "start from another checkpoint")
-    body = memoryview(pa.decompress(packed, size, CODEC))
+    body = memoryview(pa.decompress(data[3 * WORD :], size, CODEC))
     end = WORD + int.from_bytes(body[:WORD], "big")
     parts = {}
     for name, length in json.loads(bytes(body[WORD:end])).items():

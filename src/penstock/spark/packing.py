@@ -54,7 +54,8 @@ def read(bound: Bound, side: int, rows: pa.Table, shards: int) -> tuple[pa.Table
     Raises:
         TimeError: if a time is missing.
     """
-    table = rows.cast(bound.schemas[side].append(pa.field(FINGERPRINT, pa.int64())))
+    schema = bound.schemas[side].append(pa.field(FINGERPRINT, pa.int64()))
+    table = rows.rename_columns(schema.names).cast(schema)
     ts = bound.clock.values(table[bound.time[side]], f"time={bound.time[side]!r}")
     codes, _ = bound.coder.code([table[name] for name in bound.keys[side]])
     return table, ts, shard_of(codes, shards)

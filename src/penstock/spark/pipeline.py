@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import MapType
+from pyspark.sql.types import MapType, VariantType
 
 from penstock.errors import BudgetError, ColumnError, InputError, TimeError
 from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget, pair, present
@@ -38,6 +38,7 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
         session.check(left.sparkSession)
         arguments["lateness"] = _lateness(settings, left, right)
     bound = Bound(Settings(**arguments), *schemas)
+    _told_apart(bound, left.sparkSession)
     shards = _shards(settings, bound, left.sparkSession)
     task = Task(arguments, schemas, shares(settings, shards))
     frames = (_fingerprinted(left), _fingerprinted(right))
@@ -47,11 +48,14 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
     totals = [F.sum(books[field]).alias(field) for field in (*NAMES, "importance")]
     policy = "exact" if bound.unit == "none" else str(settings.chosen)
     observed = raw.observe(name, F.lit(policy).alias("policy"), *totals)
-    return observed.where(F.col(KIND) == ROW).select(*(F.col(f"`{field.name}`") for field in bound.schema))
+    return observed.where(F.col(KIND) == ROW).select(*map(_column, bound.schema.names))
 
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:
     """Return the Arrow schema in which a DataFrame's rows come."""
+    if _has(frame.schema, VariantType):
+        want = "a column's type does not travel: variants cannot be hashed; make it text with to_json"
+        raise ColumnError(name, frame.schema.simpleString(), want)
     try:
         return to_arrow_schema(frame.schema, timezone="UTC")
     except Exception as error:
@@ -76,6 +80,18 @@ def _lateness(settings: Settings, left: Any, right: Any) -> object:
             raise TimeError(f"time={column!r}", f"no watermark on the {name}", want)
         delays.append(int(frame.schema[column].metadata[DELAY]) * MILLISECOND)
     return WATERMARK if settings.memory is None else (WATERMARK, f"{max(delays) + MILLISECOND - 1} us")
+
+
+def _told_apart(bound: Bound, spark: Any) -> None:
+    """Raise if Spark takes two columns of the result for one."""
+    if spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    seen: dict[str, str] = {}
+    for name in bound.schema.names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            want = "for Spark they are one: rename one before the join"
+            raise ColumnError("result", f"columns named {other!r} and {name!r}", want)
 
 
 def _shards(settings: Settings, bound: Bound, spark: Any) -> int:
@@ -106,16 +122,27 @@ def shares(settings: Settings, shards: int) -> list[tuple[Any, Any]]:
 
 def _fingerprinted(frame: Any) -> Any:
     """Add a hash of every row's content: it orders rows of one moment alike in every run."""
-    columns = [
-        F.to_json(F.col(f"`{field.name}`")) if _has_map(field.dataType) else F.col(f"`{field.name}`")
-        for field in frame.schema
+    columns = [_column(field.name) for field in frame.schema]
+    prints = [
+        F.to_json(column) if _has(field.dataType, MapType) else column
+        for field, column in zip(frame.schema, columns, strict=True)
     ]
-    return frame.withColumn(packing.FINGERPRINT, F.xxhash64(*columns))
+    # Numbers for names: mapInArrow does not take every name that a DataFrame does.
+    numbered = [column.alias(str(at)) for at, column in enumerate(columns)]
+    return frame.select(*numbered, F.xxhash64(*prints).alias(packing.FINGERPRINT))
 
 
-def _has_map(kind: Any) -> bool:
-    inner = [getattr(kind, "elementType", None), *(field.dataType for field in getattr(kind, "fields", ()))]
-    return isinstance(kind, MapType) or any(_has_map(part) for part in inner if part is not None)
+def _column(name: str) -> Any:
+    """Return the column of this name, whatever characters are in it."""
+    quoted = name.replace("`", "``")
+    return F.col(f"`{quoted}`")
+
+
+def _has(kind: Any, wanted: type) -> bool:
+    """Say whether a type is of this kind, or a part of it is."""
+    parts = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
+    parts += [field.dataType for field in getattr(kind, "fields", ())]
+    return isinstance(kind, wanted) or any(_has(part, wanted) for part in parts if part is not None)
 
 
 def _streamed(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:

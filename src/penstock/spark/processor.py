@@ -1,11 +1,10 @@
 """Run one shard's micro-batch inside Spark's ``transformWithState``."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor
 
 from penstock.errors import StateError
@@ -38,20 +37,48 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         """Join the rows of a micro-batch, write the state, then hand the results over."""
         blobs = [pair for part in rows for pair in zip(part["side"], part["data"], strict=True)]
         identity, watermark = int(key[0]), timerValues.getCurrentWatermarkInMs()
-        shard = shard_ids(self.task.shards).index(identity)
         head = self.store.head()
         if head is None:
-            head, engine = self._begun(shard, watermark)
+            head, engine = self._begun(identity, watermark)
         else:
-            engine = self._resumed(head, shard, identity)
+            engine = self._resumed(head, identity)
         sides = [
             unpacked(engine.bound, side, [data for at, data in blobs if at == side and data]) for side in range(2)
         ]
         # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it.
-        bar = None if head.watermark is None else head.watermark * MILLISECOND + 1
-        entry = entry_of(sides[0], sides[1], bar)
-        joined = play(engine, entry)
+        entry = entry_of(sides[0], sides[1], _bar(head.watermark))
         head.watermark = watermark
+        return self._played(head, identity, engine, entry)
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: ARG002, N803
+    ) -> Iterator[pd.DataFrame]:
+        """Note the watermark, also of micro-batches without rows: the next one judges lateness by it.
+
+        Windows in rows have rows that wait for that, so these go on at once.
+        """
+        identity, watermark = int(key[0]), timerValues.getCurrentWatermarkInMs()
+        self.handle.registerTimer(watermark + 1)
+        head = self.store.head()
+        if head is None or head.watermark == watermark:
+            return iter(())
+        head.watermark = watermark
+        if not self.task.by_rows:
+            self.store.write(head)
+            return iter(())
+        engine = self._resumed(head, identity)
+        nothing = [schema.empty_table() for schema in engine.bound.schemas]
+        return self._played(head, identity, engine, entry_of(nothing[0], nothing[1], _bar(watermark)))
+
+    def close(self) -> None:
+        """Let go of nothing: what outlives a call is in the cache."""
+
+    def _played(self, head: Head, identity: int, engine: Join, entry: dict[str, bytes]) -> Iterator[pd.DataFrame]:
+        """Push an entry through the engine, write the state, and return what comes out."""
+        joined = play(engine, entry)
         self.store.append(head, entry)
         if self.store.crowded(head):
             self.store.snapshot(head, engine)
@@ -61,43 +88,25 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         cache.leave(_name(head, identity), head.stamp, engine)
         return _frames(output(engine.bound, joined, books))
 
-    def handleExpiredTimer(  # noqa: N802
-        self,
-        key: Any,  # noqa: ARG002
-        timerValues: Any,  # noqa: N803
-        expiredTimerInfo: Any,  # noqa: ARG002, N803
-    ) -> Iterator[pd.DataFrame]:
-        """Note the watermark, also of micro-batches without rows: the next one judges lateness by it."""
-        watermark = timerValues.getCurrentWatermarkInMs()
-        head = self.store.head()
-        if head is not None and head.watermark != watermark:
-            head.watermark = watermark
-            self.store.write(head)
-        self.handle.registerTimer(watermark + 1)
-        return iter(())
-
-    def close(self) -> None:
-        """Let go of nothing: what outlives a call is in the cache."""
-
-    def _begun(self, shard: int, watermark: int) -> tuple[Head, Join]:
-        """Return the head and the engine of a shard's first micro-batch."""
-        context = TaskContext.get()
-        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
-        if batch is not None and int(batch) > 0:  # every shard hears of every micro-batch, so of the first one too
-            want = "this checkpoint was written with another number of shards: give that, or a new checkpoint"
-            raise StateError("shards", str(self.task.shards), want)
+    def _begun(self, identity: int, watermark: int) -> tuple[Head, Join]:
+        """Return the head and the engine of the first micro-batch that a shard hears of."""
+        shard = shard_ids(self.task.shards).index(identity)
         engine = self.task.engine(shard)
         head = Head(self.task.saved(shard), self.task.shards)
         self.store.snapshot(head, engine)
         self.handle.registerTimer(watermark + 1)
         return head, engine
 
-    def _resumed(self, head: Head, shard: int, identity: int) -> Join:
-        """Return the engine as the last micro-batch left it, with the arguments of today."""
+    def _resumed(self, head: Head, identity: int) -> Join:
+        """Return the engine as the last micro-batch left it, with the arguments of today.
+
+        Another number of shards shows here: one id, 0, is a shard's whatever their number.
+        """
         if head.shards != self.task.shards:
             want = f"this checkpoint was written with shards={head.shards}: give that, or a new checkpoint"
             raise StateError("shards", str(self.task.shards), want)
         engine = self.store.engine(head, _name(head, identity))
+        shard = shard_ids(self.task.shards).index(identity)
         today = self.task.saved(shard)
         if head.arguments == today:
             return engine
@@ -105,6 +114,11 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         head.arguments = today
         self.store.snapshot(head, engine)
         return engine
+
+
+def _bar(watermark: int) -> int:
+    """Return the first time, in microseconds, that is not late at a watermark."""
+    return watermark * MILLISECOND + 1
 
 
 def _name(head: Head, identity: int) -> str:
@@ -119,5 +133,23 @@ def _frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
 
 def _series(column: pa.Array) -> Any:
     if pa.types.is_nested(column.type):  # Spark reads these as Python objects
-        return pd.Series(column.to_pylist(), dtype=object)
+        return pd.Series([_value(value, column.type) for value in column.to_pylist()], dtype=object)
     return pd.arrays.ArrowExtensionArray(pa.chunked_array([column]))
+
+
+class _Entries(list[tuple[Any, Any]]):
+    """The entries of a map, read as Spark reads a dict; keys may be what no dict takes."""
+
+    def items(self) -> Self:
+        return self
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of a nested column as Spark wants it: maps inside it as dicts."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_map(kind):
+        return _Entries((_value(key, kind.key_type), _value(item, kind.item_type)) for key, item in value)
+    if pa.types.is_struct(kind):
+        return {field.name: _value(value[field.name], field.type) for field in kind}
+    return [_value(item, kind.value_type) for item in value]

@@ -17,14 +17,15 @@ def configure(builder: Any) -> Any:
     """Return a SparkSession builder with what Penstock needs; options already set stay as they are."""
     given = dict(getattr(builder, "_options", {}))
     wanted = {PROVIDER: ROCKSDB, CHANGELOG: "true"}
-    cores = _local_cores(str(given.get("spark.master", "")))
+    remote = str(given.get("spark.remote", ""))
+    cores = _local_cores(remote or str(given.get("spark.master", "")))
     if cores:  # a shard for each core; 200 partitions, Spark's default, are 200 tasks a micro-batch
         wanted[PARTITIONS] = str(cores)
     for name, value in wanted.items():
         if name not in given:
             builder = builder.config(name, value)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "spark.remote" not in given:
+    if not remote or remote.startswith("local"):  # a server of Spark Connect elsewhere has its own
         java.ensure()
     return builder
 

@@ -32,7 +32,7 @@ class Head:
     join: str = field(default_factory=lambda: uuid.uuid4().hex)
     stamp: str = ""  # of the micro-batch that wrote this
     version: int = 0  # micro-batches so far
-    watermark: int | None = None  # in ms, as the last micro-batch saw it
+    watermark: int = 0  # in ms, as the last micro-batch saw it; Spark's first is 1970
     snapshot: int = 0  # pieces
     snapshot_bytes: int = 0
     log: list[int] = field(default_factory=list)  # pieces of each micro-batch since the snapshot
@@ -111,9 +111,9 @@ class Store:
         self._head.update((json.dumps(asdict(head)),))
 
 
-def entry_of(left: pa.Table, right: pa.Table, watermark: int | None) -> dict[str, bytes]:
+def entry_of(left: pa.Table, right: pa.Table, watermark: int) -> dict[str, bytes]:
     """Return a micro-batch as a log entry."""
-    entry = {} if watermark is None else {"watermark": str(watermark).encode()}
+    entry = {"watermark": str(watermark).encode()}
     for name, table in (("left", left), ("right", right)):
         if table.num_rows:
             entry[name] = saving.to_ipc(table)
@@ -122,9 +122,7 @@ def entry_of(left: pa.Table, right: pa.Table, watermark: int | None) -> dict[str
 
 def play(engine: Join, entry: dict[str, bytes]) -> list[pa.Table]:
     """Push a log entry through an engine and return what comes out."""
-    joined = []
-    if "watermark" in entry:
-        joined.append(engine.watermark(int(entry["watermark"])))
+    joined = [engine.watermark(int(entry["watermark"]))]
     rows = {name: saving.from_ipc(entry[name]) for name in ("left", "right") if name in entry}
     if rows:
         joined.append(engine.push(**rows))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.operator import saving
 from penstock.operator.join import Join
 from penstock.operator.settings import SIDES, Bound
+from penstock.streams.times import Rows
 
 KIND = "__penstock_kind"  # of an output row: a joined one, or the books of a shard
 ROW, BOOK = 0, 1
@@ -30,6 +31,12 @@ class Task:
     def shards(self) -> int:
         """How many shards there are."""
         return len(self.budgets)
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether windows are in rows."""
+        window = self.arguments["window"]
+        return isinstance(window[0] if isinstance(window, tuple | list) else window, Rows)
 
     def arguments_of(self, shard: int) -> dict[str, Any]:
         """Return the arguments of one shard: its part of the budget, and lots of its own."""

@@ -1,0 +1,74 @@
+"""One shard's processor without Spark: micro-batches in, joined rows out, its state in plain sight."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.streaming import TwsTester
+
+from penstock.operator import saving
+from penstock.operator.settings import WATERMARK
+from penstock.spark.packing import FINGERPRINT, PACKED, packed
+from penstock.spark.processor import Processor
+from penstock.spark.shards import shard_ids
+from penstock.spark.task import BOOK_COLUMN, KIND, ROW, Task
+
+NEVER_LATE = 1 << 60
+
+
+def task_of(schemas: tuple[pa.Schema, pa.Schema], shards: int = 1, **arguments: Any) -> Task:
+    """Return what a shard is told for these arguments."""
+    memory, split = arguments.pop("memory", None), arguments.pop("split", "shared")
+    lateness = WATERMARK if memory is None else (WATERMARK, "10 seconds")
+    told = {"on": "k", "time": "ts", "window": "30 seconds", "seed": 0, "lateness": lateness, **arguments}
+    return Task(told, schemas, [(memory, split)] * shards)
+
+
+class Shard:
+    """The first shard of a join."""
+
+    def __init__(self, task: Task, before: "Shard | None" = None) -> None:
+        self.key = shard_ids(task.shards)[0]
+        self.tester = TwsTester(Processor(task), timeMode="EventTime", eventTimeExtractor=lambda _: NEVER_LATE)
+        if before is not None:  # the query was started again from the checkpoint
+            self.restore(before.state())
+
+    def feed(self, tables: Sequence[pa.Table], watermark: int | None = None, *, order: int = 1) -> list[str]:
+        """Run a micro-batch; returns the joined rows as sorted text."""
+        if watermark is not None:  # timers fire after the rows
+            self.tester._currentWatermarkMs = watermark
+            self.tester.handle.setWatermark(watermark)
+        blobs = [(self.key, side, 0, b"") for side in range(2)]
+        for side, table in enumerate(tables):
+            prints = pa.array([zlib.crc32(str(row).encode()) for row in table.to_pylist()], pa.int64())
+            with_prints = table.append_column(FINGERPRINT, prints)
+            for part in np.array_split(np.arange(table.num_rows), 2):
+                rows = with_prints.take(pa.array(part[::order]))
+                blobs.append((self.key, side, len(part), saving.to_ipc(rows)))
+        frame = pa.Table.from_batches([packed(blobs[::order])], PACKED).to_pandas()
+        out = self.tester.testInPandas(self.key, frame)
+        fired = self.tester._handleExpiredTimers()
+        assert len(fired) == 0  # a micro-batch with rows has nothing left for its timers
+        self.books = json.loads(out[BOOK_COLUMN].dropna().iloc[-1])
+        rows = out[out[KIND] == ROW].drop(columns=[KIND, BOOK_COLUMN])
+        return sorted(map(str, rows.astype(str).to_dict("records")))
+
+    def state(self) -> dict[str, Any]:
+        """Return everything the shard keeps."""
+        log, snapshot = (self.tester.peekMapState(name, self.key) for name in ("log", "snapshot"))
+        return {"head": self.tester.peekValueState("head", self.key), "log": dict(log), "snapshot": dict(snapshot)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put everything back: a micro-batch that failed wrote nothing."""
+        self.tester.updateValueState("head", self.key, state["head"])
+        for name in ("log", "snapshot"):
+            self.tester.updateMapState(name, self.key, dict(state[name]))
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The head, as it stands in the state."""
+        found: dict[str, Any] = json.loads(self.tester.peekValueState("head", self.key)[0])
+        return found
