@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         rows,
         run,
         table,
+        write,
     )
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "rows",
     "run",
     "table",
+    "write",
 ]
 
 

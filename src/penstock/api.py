@@ -111,6 +111,38 @@ def report(query: Any) -> Report:
     return books.report_of(query)
 
 
+def write(
+    joined: Any,
+    *,
+    checkpoint: str,
+    results: str | None = None,
+    ledger: str | None = None,
+    archive: str | None = None,
+    trigger: Any = None,
+) -> Any:
+    """Run a join of streams on Spark and write what comes out of it: one query, one operator, several outputs.
+
+    Each output is a folder of Parquet files in parts `batch=0`, `batch=1`, ...; a micro-batch that is run again
+    after a failure writes its part anew, so each is there exactly once.
+
+    Parameters:
+        joined: the streaming DataFrame that ``penstock.join`` returned.
+        checkpoint: a folder for the state.
+        results: a folder for the joined rows.
+        ledger: a folder for the rows given up: columns as those of ``Join.ledger``.
+        archive: a folder for every row that came, with its side, shard and arrival number.
+        trigger: "5 seconds", "available now", or what ``DataStreamWriter.trigger`` takes, as a dict.
+
+    Returns:
+        The StreamingQuery.
+    """
+    from penstock.spark import writing  # noqa: PLC0415 - only with Spark
+
+    return writing.write(
+        joined, checkpoint=checkpoint, results=results, ledger=ledger, archive=archive, trigger=trigger
+    )
+
+
 def configure(builder: Any) -> Any:
     """Prepare a SparkSession builder: state in RocksDB, changelog checkpoints, a Java. What is set stays.
 
@@ -295,4 +327,5 @@ __all__ = [
     "rows",
     "run",
     "table",
+    "write",
 ]

@@ -297,6 +297,11 @@ class Join:
 
     # --- what happened --------------------------------------------------------------------------------------------
 
+    @property
+    def arrived(self) -> tuple[int, int]:
+        """How many rows of each side have been pushed: the number of the next one."""
+        return int(self._intake.next[0]), int(self._intake.next[1])
+
     def report(self) -> Report:
         """Say what happened so far."""
         if self._bound is None:
@@ -355,21 +360,17 @@ class Join:
             structs = [pa.nulls(len(mine), pa.struct(list(self._payload[at].schema))) for at in range(2)]
             structs[side] = rows.to_struct_array().combine_chunks() if len(mine) else structs[side]
             times = bound.clock.values(rows[bound.time[side]], "time") if len(mine) else NO_INTS
-            parts.append(
-                pa.table(
-                    {
-                        "side": pa.array([SIDES[side]] * len(mine), pa.string()),
-                        "shard": pa.array(np.zeros(len(mine), np.int32)),
-                        "arrival": mine[:, 1],
-                        "ts": bound.clock.column(times),
-                        "shed_at": bound.clock.column(mine[:, 3]),
-                        "shed_at_arrival": mine[:, 4],
-                        "reason": pa.array([REASONS[reason] for reason in mine[:, 2]], pa.string()),
-                        "left": structs[0],
-                        "right": structs[1],
-                    }
-                )
-            )
+            columns = [
+                pa.array([SIDES[side]] * len(mine), pa.string()),
+                pa.array(np.zeros(len(mine), np.int32)),
+                pa.array(mine[:, 1]),
+                bound.clock.column(times),
+                bound.clock.column(mine[:, 3]),
+                pa.array(mine[:, 4]),
+                pa.array([REASONS[reason] for reason in mine[:, 2]], pa.string()),
+                *structs,
+            ]
+            parts.append(pa.table(columns, schema=ledger_schema(bound)))
         return pa.concat_tables(parts)
 
     # --- state ----------------------------------------------------------------------------------------------------
@@ -514,6 +515,22 @@ class Join:
             numbers = saving.from_npz(state[f"numbers_{name}"])
             payload.restore(saving.from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"]))
         self._sheds = [saving.from_ipc(state["ledger"])] if "ledger" in state else []
+
+
+def ledger_schema(bound: Bound) -> pa.Schema:
+    """Return the columns of the ledger: a row's identity, when and why it was given up, and the row itself."""
+    return pa.schema(
+        [
+            ("side", pa.string()),
+            ("shard", pa.int32()),
+            ("arrival", pa.int64()),
+            ("ts", bound.clock.type),
+            ("shed_at", bound.clock.type),
+            ("shed_at_arrival", pa.int64()),
+            ("reason", pa.string()),
+            *((name, pa.struct(list(schema))) for name, schema in zip(SIDES, bound.schemas, strict=True)),
+        ]
+    )
 
 
 def settings_of(arguments: dict[str, Any]) -> Settings:

@@ -16,6 +16,7 @@ from penstock.spark.processor import Processor
 from penstock.spark.task import BOOK_COLUMN, KIND, MILLISECOND, ROW, Task, output_schema
 
 DELAY = "spark.watermarkDelayMs"  # what withWatermark leaves in a column's metadata
+MADE_OF = "_penstock_made_of"  # what a joined DataFrame was made of, for ``penstock.write``
 _numbers = itertools.count(1)
 
 
@@ -25,6 +26,19 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
     Raises:
         InputError: if the inputs cannot be joined as asked, before anything runs.
     """
+    raw, bound = operator(left, right, settings)
+    joined = rows_of(raw, bound)
+    setattr(joined, MADE_OF, (left, right, settings))
+    return joined
+
+
+def rows_of(raw: Any, bound: Bound) -> Any:
+    """Return the joined rows among what leaves the operator."""
+    return raw.where(F.col(KIND) == ROW).select(*map(_column, bound.schema.names))
+
+
+def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] = frozenset()) -> tuple[Any, Bound]:
+    """Return everything that leaves the operator, and the arguments checked; `wanted` as in ``Task``."""
     for name, frame in zip(SIDES, (left, right), strict=True):
         if not hasattr(frame, "isStreaming"):
             raise InputError(name, type(frame).__name__, "give two Spark DataFrames, or none")
@@ -40,15 +54,14 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
     bound = Bound(Settings(**arguments), *schemas)
     _told_apart(bound, left.sparkSession)
     shards = _shards(settings, bound, left.sparkSession)
-    task = Task(arguments, schemas, shares(settings, shards))
+    task = Task(arguments, schemas, shares(settings, shards), wanted)
     frames = (_fingerprinted(left), _fingerprinted(right))
     raw = _streamed(frames, bound, task) if streaming[0] else backtest.joined(frames, bound, task)
     name = f"{OBSERVED}_{next(_numbers)}"
     books = F.from_json(F.col(BOOK_COLUMN), BOOKS_DDL)
     totals = [F.sum(books[field]).alias(field) for field in (*NAMES, "importance")]
     policy = "exact" if bound.unit == "none" else str(settings.chosen)
-    observed = raw.observe(name, F.lit(policy).alias("policy"), *totals)
-    return observed.where(F.col(KIND) == ROW).select(*map(_column, bound.schema.names))
+    return raw.observe(name, F.lit(policy).alias("policy"), *totals), bound
 
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:

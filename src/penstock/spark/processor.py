@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
@@ -14,7 +15,7 @@ from penstock.spark.books import books_of
 from penstock.spark.packing import unpacked
 from penstock.spark.shards import shard_ids
 from penstock.spark.state import Head, Store, entry_of, play
-from penstock.spark.task import MILLISECOND, Task, output
+from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Task, archived, output
 
 
 class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without types
@@ -48,7 +49,11 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it.
         entry = entry_of(sides[0], sides[1], _bar(head.watermark))
         head.watermark = watermark
-        return self._played(head, identity, engine, entry)
+        beside = {}
+        if ARCHIVE in self.task.wanted:
+            shard = shard_ids(self.task.shards).index(identity)
+            beside[ARCHIVE] = archived(engine.bound, shard, engine.arrived, sides)
+        return self._played(head, identity, engine, entry, beside)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -71,22 +76,27 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             return iter(())
         engine = self._resumed(head, identity)
         nothing = [schema.empty_table() for schema in engine.bound.schemas]
-        return self._played(head, identity, engine, entry_of(nothing[0], nothing[1], _bar(watermark)))
+        return self._played(head, identity, engine, entry_of(nothing[0], nothing[1], _bar(watermark)), {})
 
     def close(self) -> None:
         """Let go of nothing: what outlives a call is in the cache."""
 
-    def _played(self, head: Head, identity: int, engine: Join, entry: dict[str, bytes]) -> Iterator[pd.DataFrame]:
+    def _played(
+        self, head: Head, identity: int, engine: Join, entry: dict[str, bytes], beside: dict[int, pa.Table]
+    ) -> Iterator[pd.DataFrame]:
         """Push an entry through the engine, write the state, and return what comes out."""
         joined = play(engine, entry)
         self.store.append(head, entry)
         if self.store.crowded(head):
             self.store.snapshot(head, engine)
         self.store.commit(head)
-        engine.ledger()
+        ledger = engine.ledger()
+        if LEDGER in self.task.wanted:
+            shards = pa.array(np.full(ledger.num_rows, shard_ids(self.task.shards).index(identity), np.int32))
+            beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
         books = books_of(engine.report())
         cache.leave(_name(head, identity), head.stamp, engine)
-        return _frames(output(engine.bound, joined, books))
+        return _frames(output(engine.bound, joined, books, beside))
 
     def _begun(self, identity: int, watermark: int) -> tuple[Head, Join]:
         """Return the head and the engine of the first micro-batch that a shard hears of."""

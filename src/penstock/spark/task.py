@@ -1,6 +1,6 @@
 """What every shard of a join is told, and the shape of what it hands back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operator import saving
-from penstock.operator.join import Join
+from penstock.operator.join import Join, ledger_schema
 from penstock.operator.settings import SIDES, Bound
 from penstock.streams.times import Rows
 
-KIND = "__penstock_kind"  # of an output row: a joined one, or the books of a shard
-ROW, BOOK = 0, 1
+KIND = "__penstock_kind"  # of an output row: a joined one, the books of a shard, or rows of its ledger or archive
+ROW, BOOK, LEDGER, ARCHIVE = 0, 1, 2, 3
 BOOK_COLUMN = "__penstock_books"
+DATA = "__penstock_data"  # rows of ledger or archive, as Arrow IPC: nested columns leave Python slowly
 MILLISECOND = 1000  # in Spark's ticks, which are microseconds
 OUTPUT_ROWS = 1 << 18  # rows handed to Spark at once
 
@@ -26,6 +27,7 @@ class Task:
     arguments: dict[str, Any]  # as for ``penstock.Join``, one for all shards
     schemas: tuple[pa.Schema, pa.Schema]
     budgets: list[Any]  # (memory, split) of each shard
+    wanted: frozenset[int] = frozenset()  # what leaves beside the rows: LEDGER, ARCHIVE
 
     @property
     def shards(self) -> int:
@@ -56,20 +58,64 @@ class Task:
 
 
 def output_schema(result: pa.Schema) -> pa.Schema:
-    """Return the columns that leave the operator: the result's, the kind of row, and the books."""
-    fields = [pa.field(field.name, field.type) for field in result]  # rows of books have nulls in all of them
-    return pa.schema([*fields, pa.field(KIND, pa.int32()), pa.field(BOOK_COLUMN, pa.string())])
+    """Return the columns that leave the operator: the result's, the kind of row, and those of the other kinds."""
+    fields = [pa.field(field.name, field.type) for field in result]  # rows of other kinds have nulls in all of them
+    more = [(KIND, pa.int32()), (BOOK_COLUMN, pa.string()), (DATA, pa.binary())]
+    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in more)])
 
 
-def output(bound: Bound, joined: list[pa.Table], books: str | None) -> Iterator[pa.RecordBatch]:
-    """Return joined rows, and the books of the shard after them."""
+def output(
+    bound: Bound, joined: list[pa.Table], books: str | None, beside: dict[int, pa.Table] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Return joined rows, the books of the shard after them, and rows of other kinds beside them."""
     schema = output_schema(bound.schema)
     for table in joined:
         rows = table.num_rows
         kinds = pa.array(np.full(rows, ROW, np.int32))
-        columns = [*table.columns, kinds, pa.nulls(rows, pa.string())]
+        columns = [*table.columns, kinds, pa.nulls(rows, pa.string()), pa.nulls(rows, pa.binary())]
         yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches(OUTPUT_ROWS)
-    if books is None:
-        return
-    nothing = [pa.nulls(1, field.type) for field in bound.schema]
-    yield pa.record_batch([*nothing, pa.array([BOOK], pa.int32()), pa.array([books])], schema)
+    more: list[tuple[int, str | None, bytes | None]] = [] if books is None else [(BOOK, books, None)]
+    for kind, table in (beside or {}).items():
+        starts = range(0, table.num_rows, OUTPUT_ROWS)
+        more += [(kind, None, saving.to_ipc(table[at : at + OUTPUT_ROWS])) for at in starts]
+    if more:
+        nothing = [pa.nulls(len(more), field.type) for field in bound.schema]
+        columns = [
+            pa.array(column, schema.field(name).type)
+            for name, column in zip((KIND, BOOK_COLUMN, DATA), zip(*more, strict=True), strict=True)
+        ]
+        yield pa.record_batch([*nothing, *columns], schema)
+
+
+def archive_schema(bound: Bound) -> pa.Schema:
+    """Return the columns of the archive: a row's identity, its time, and itself under the name of its side."""
+    return pa.schema([field for field in ledger_schema(bound) if not field.name.startswith(("shed", "reason"))])
+
+
+def archived(bound: Bound, shard: int, first: tuple[int, int], sides: list[pa.Table]) -> pa.Table:
+    """Return rows as the archive keeps them; `first` are the numbers of the first row of each side."""
+    schema = archive_schema(bound)
+    tables = []
+    for side, (name, rows) in enumerate(zip(SIDES, sides, strict=True)):
+        count = rows.num_rows
+        values = {
+            "side": pa.array([name] * count, pa.string()),
+            "shard": pa.array(np.full(count, shard, np.int32)),
+            "arrival": pa.array(np.arange(first[side], first[side] + count)),
+            "ts": rows[bound.time[side]].cast(schema.field("ts").type),
+            name: rows.to_struct_array(),
+            SIDES[1 - side]: pa.nulls(count, schema.field(SIDES[1 - side]).type),
+        }
+        tables.append(pa.table([values[field.name] for field in schema], schema=schema))
+    return pa.concat_tables(tables)
+
+
+def unpacked(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for ``mapInArrow`` that makes rows of blobs."""
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for blob in batch.column(DATA):
+                yield from saving.from_ipc(blob.as_py()).cast(schema).to_batches()
+
+    return unpack
