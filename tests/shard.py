@@ -14,7 +14,7 @@ from penstock.operator.settings import WATERMARK
 from penstock.spark.packing import FINGERPRINT, PACKED, packed
 from penstock.spark.processor import Processor
 from penstock.spark.shards import shard_ids
-from penstock.spark.task import BOOK_COLUMN, KIND, ROW, Task
+from penstock.spark.task import BOOK_COLUMN, DATA, KIND, LEDGER, ROW, Task
 
 NEVER_LATE = 1 << 60
 
@@ -32,6 +32,7 @@ class Shard:
 
     def __init__(self, task: Task, before: "Shard | None" = None) -> None:
         self.key = shard_ids(task.shards)[0]
+        self.ledger: list[dict[str, Any]] = []  # what has left so far
         self.tester = TwsTester(Processor(task), timeMode="EventTime", eventTimeExtractor=lambda _: NEVER_LATE)
         if before is not None:  # the query was started again from the checkpoint
             self.restore(before.state())
@@ -53,7 +54,8 @@ class Shard:
         fired = self.tester._handleExpiredTimers()
         assert len(fired) == 0  # a micro-batch with rows has nothing left for its timers
         self.books = json.loads(out[BOOK_COLUMN].dropna().iloc[-1])
-        rows = out[out[KIND] == ROW].drop(columns=[KIND, BOOK_COLUMN])
+        self.ledger += [row for data in out[out[KIND] == LEDGER][DATA] for row in saving.from_ipc(data).to_pylist()]
+        rows = out[out[KIND] == ROW].drop(columns=[KIND, BOOK_COLUMN, DATA])
         return sorted(map(str, rows.astype(str).to_dict("records")))
 
     def state(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import penstock as pen
 from penstock.errors import StateError
 from penstock.spark import cache, frames, state
 from penstock.spark.shards import shard_ids
+from penstock.spark.task import LEDGER
 from shard import Shard, task_of
 from streaming import ticking
 
@@ -110,6 +112,17 @@ def test_what_becomes_of_the_cache_changes_nothing(
 
     shard = Shard(task_of(SCHEMAS, **arguments))
     assert played(shard, range(BATCHES), lambda: damage(engines)) == wanted
+
+
+@pytest.mark.parametrize("long", [1, 2, 100])
+def test_a_row_given_up_is_in_the_ledger_once(engines: Path, monkeypatch: pytest.MonkeyPatch, long: int) -> None:
+    """Whether engines come from a snapshot, from snapshot and log, or from the host."""
+    monkeypatch.setattr(state, "LONG_LOG", long)
+    shard = Shard(replace(task_of(SCHEMAS, **BOUNDED), wanted=frozenset([LEDGER])))
+    played(shard, range(BATCHES), lambda: lost(engines) if long < 100 else None)
+    ids = [(row["side"], row["arrival"]) for row in shard.ledger]
+    given_up = sum(count for name, count in shard.books.items() if name.startswith("shed_"))
+    assert len(set(ids)) == len(ids) == given_up > 0
 
 
 def test_the_file_alone_carries_an_engine_on(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:

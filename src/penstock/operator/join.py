@@ -68,9 +68,7 @@ class Join:
         self._settings = settings_of(arguments)
         if self._settings.shards is not None:
             raise InputError("shards", repr(self._settings.shards), "one process is one shard; leave it None")
-        if ledger not in LEDGER:
-            raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
-        self._ledger_mode = ledger
+        self.keep_ledger(ledger)
         self._known: list[pa.Schema | None] = [None, None]
         self._held: list[list[pa.Table]] = [[], []]
         self._bound: Bound | None = None
@@ -349,6 +347,12 @@ class Join:
             return pa.table({})
         tables, self._sheds = self._sheds, []
         return pa.concat_tables(tables) if tables else self._ledger_table(np.empty((0, 5), np.int64))
+
+    def keep_ledger(self, ledger: str) -> None:
+        """From now on "keep" what is shed until ``ledger()`` asks for it, or leave it "off"."""
+        if ledger not in LEDGER:
+            raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
+        self._ledger_mode = ledger
 
     def _ledger_table(self, entries: Ints) -> pa.Table:
         bound = self.bound

@@ -79,7 +79,6 @@ def _runner(bound: Bound, task: Task) -> Callable[[Batches], Batches]:
                 rows = pa.Table.from_batches([batch.slice(low, high - low)])
                 sides = {name: _side(rows, at, name, bound.schemas[at]) for at, name in enumerate(SIDES)}
                 yield from output(bound, [engine.push(**sides)], None)
-                engine.ledger()
         yield from _end(engine)
 
     return run

@@ -86,14 +86,14 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
     ) -> Iterator[pd.DataFrame]:
         """Push an entry through the engine, write the state, and return what comes out."""
         joined = play(engine, entry)
+        ledger = engine.ledger()  # before a snapshot is taken: what was handed over is not part of it
+        if LEDGER in self.task.wanted:
+            shards = pa.array(np.full(ledger.num_rows, shard_ids(self.task.shards).index(identity), np.int32))
+            beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
         self.store.append(head, entry)
         if self.store.crowded(head):
             self.store.snapshot(head, engine)
         self.store.commit(head)
-        ledger = engine.ledger()
-        if LEDGER in self.task.wanted:
-            shards = pa.array(np.full(ledger.num_rows, shard_ids(self.task.shards).index(identity), np.int32))
-            beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
         books = books_of(engine.report())
         cache.leave(_name(head, identity), head.stamp, engine)
         return _frames(output(engine.bound, joined, books, beside))
@@ -116,6 +116,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             want = f"this checkpoint was written with shards={head.shards}: give that, or a new checkpoint"
             raise StateError("shards", str(self.task.shards), want)
         engine = self.store.engine(head, _name(head, identity))
+        engine.keep_ledger(self.task.ledger)
         shard = shard_ids(self.task.shards).index(identity)
         today = self.task.saved(shard)
         if head.arguments == today:

@@ -52,9 +52,14 @@ class Task:
         columns = {name: [str(field) for field in schema] for name, schema in zip(SIDES, self.schemas, strict=True)}
         return {**known, "columns": columns}
 
+    @property
+    def ledger(self) -> str:
+        """Whether engines keep a ledger: "keep" or "off"."""
+        return "keep" if LEDGER in self.wanted else "off"
+
     def engine(self, shard: int) -> Join:
         """Return a fresh engine for one shard."""
-        return Join(schemas=self.schemas, **self.arguments_of(shard))
+        return Join(schemas=self.schemas, ledger=self.ledger, **self.arguments_of(shard))
 
 
 def output_schema(result: pa.Schema) -> pa.Schema:
