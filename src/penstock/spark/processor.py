@@ -90,9 +90,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         if LEDGER in self.task.wanted:
             shards = pa.array(np.full(ledger.num_rows, shard_ids(self.task.shards).index(identity), np.int32))
             beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
-        self.store.append(head, entry)
-        if self.store.crowded(head):
-            self.store.snapshot(head, engine)
+        self.store.record(head, entry, engine)
         self.store.commit(head)
         books = books_of(engine.report())
         cache.leave(_name(head, identity), head.stamp, engine)

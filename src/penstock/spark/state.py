@@ -2,8 +2,8 @@
 
 Three state variables: the *head* (a line of JSON: format, join, version, arguments, watermark), a *log* of the
 micro-batches since the last *snapshot*, and the snapshot, cut into pieces. A micro-batch writes its own rows to the
-log, and the head; once the log has outgrown the snapshot, a new snapshot takes the place of both. So a row is
-written about twice, whatever the window. An engine is rebuilt from the snapshot by joining the log again, which
+log, and the head; when the log would outgrow the snapshot, a new snapshot takes the place of both. So a row is
+written twice at most, whatever the window. An engine is rebuilt from the snapshot by joining the log again, which
 gives the same decisions: they depend on nothing but the arguments and the rows in order.
 """
 
@@ -75,17 +75,18 @@ class Store:
             engine.ledger()
         return engine
 
-    def append(self, head: Head, entry: dict[str, bytes]) -> None:
-        """Write a micro-batch to the log."""
-        pieces = frames.pieces(frames.to_bytes(entry))
+    def record(self, head: Head, entry: dict[str, bytes], engine: Join) -> None:
+        """Write a micro-batch to the log or, if the log would outgrow the snapshot, the engine that took it."""
+        data = frames.to_bytes(entry)
+        long = len(head.log) + 1 >= LONG_LOG
+        if long or head.log_bytes + len(data) > max(head.snapshot_bytes, SMALL_LOG):
+            self.snapshot(head, engine)
+            return
+        pieces = frames.pieces(data)
         for at, piece in enumerate(pieces):
             self._log.updateValue((len(head.log), at), (piece,))
         head.log.append(len(pieces))
-        head.log_bytes += sum(map(len, pieces))
-
-    def crowded(self, head: Head) -> bool:
-        """Say whether a snapshot is due."""
-        return head.log_bytes > max(head.snapshot_bytes, SMALL_LOG) or len(head.log) >= LONG_LOG
+        head.log_bytes += len(data)
 
     def snapshot(self, head: Head, engine: Join) -> None:
         """Write the engine whole, in the place of the old snapshot and the log."""
