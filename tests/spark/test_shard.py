@@ -324,13 +324,14 @@ def test_no_flipped_bit_of_a_frame_is_taken_for_a_state() -> None:
             frames.from_bytes(data[:size])
 
 
-def test_rows_of_a_shard_wait_for_the_watermark_alone() -> None:
+@pytest.mark.parametrize("arguments", [{}, BOUNDED], ids=["exact", "prob"])
+def test_rows_of_a_shard_wait_for_the_watermark_alone(arguments: dict[str, Any]) -> None:
     """Windows in rows: what waited comes out when time passes, although no row comes."""
-    shard = Shard(task_of(SCHEMAS, window=pen.rows(25)))
+    shard = Shard(task_of(SCHEMAS, window=pen.rows(25), **arguments))
     rows = played(shard, range(BATCHES))
     late = shard.tester.setWatermark(START + 10 * ROWS * 1000)
     shown = len(late) - 1  # the books come beside the rows
-    wanted = pen.join(*TABLES, on="k", time="ts", window=pen.rows(25)).num_rows
+    wanted = pen.join(*TABLES, on="k", time="ts", window=pen.rows(25), **arguments).num_rows
     assert 0 < shown == wanted - len(rows)
     assert shard.head["version"] == BATCHES + 1
 

@@ -87,7 +87,7 @@ def test_sides_of_two_kinds_are_refused(stream: Any, batch: Any) -> None:
         ({"memory": 6, "split": (4, 2), "shards": 3}, BudgetError, "each of the 3 shards needs some"),
         ({"window": pen.rows(5), "shards": 2}, InputError, "shards: got 2; windows in rows count over the whole"),
         ({"window": 30}, InputError, "window: got 30; time is in timestamps"),
-        ({"time": "v"}, TimeError, "time: got string on the left"),
+        ({"time": "v"}, TimeError, "got string on the left"),
         ({"how": "left"}, InputError, "how: got 'left'; only inner joins"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

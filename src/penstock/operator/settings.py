@@ -208,7 +208,7 @@ class Bound:
             shared=int(self.shared),
             by_rows=int(self.by_rows),
             ahead=0 if self.by_rows else int(not self.patient) - self.lateness,
-            patient=int(self.patient),
+            patient=int(self.patient and not self.by_rows),  # rows are counted, whichever side is behind
             per_key=per_key,
         )
 
