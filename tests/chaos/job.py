@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,22 @@ def fails_twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     if context is not None and context.attemptNumber() < 2:
         raise RuntimeError("this attempt was to fail")
+
+
+def straggler(folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function that holds up the first attempt at some tasks, after it has written its state and rows."""
+
+    def straggle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        context = TaskContext.get()
+        if context is None or int(context.getLocalProperty("streaming.sql.batchId") or 0) % 5 != 1:
+            return
+        if context.attemptNumber() > 0:
+            (folder / "speculated").touch()
+        elif context.partitionId() == 0:
+            time.sleep(15)
+
+    return straggle
 
 
 def main(options: dict[str, Any]) -> None:
@@ -41,6 +58,8 @@ def main(options: dict[str, Any]) -> None:
     joined = pen.join(left, right, on="k", time="ts", window="30 seconds", **options["arguments"])
     if options.get("fails"):
         joined = joined.mapInArrow(fails_twice, joined.schema)
+    if options.get("straggles"):
+        joined = joined.mapInArrow(straggler(folder), joined.schema)
     (folder / "started").touch()
     query = run_to_end(joined, folder / options.get("out", "out"), folder / options.get("checkpoint", "cp"))
     report = pen.report(query) if query.recentProgress else None

@@ -245,6 +245,22 @@ def test_a_cluster_of_processes(tmp_path: Path, undisturbed: Rows) -> None:
     assert job.rows("one") == counted(embedded)
 
 
+def test_tasks_that_straggle_are_run_twice_at_once(tmp_path: Path, undisturbed: Rows) -> None:
+    """Speculation needs a cluster; both attempts write their state, and one of them counts."""
+    job = Job(tmp_path)
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.executorEnv.PENSTOCK_ENGINES": str(tmp_path / "engines"),
+        "spark.speculation": "true",
+        "spark.speculation.quantile": "0.1",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.interval": "100ms",
+    }
+    job.run(master="local-cluster[2,1,1024]", conf=conf, straggles=True)
+    assert (tmp_path / "speculated").exists()
+    assert job.rows() == undisturbed
+
+
 def test_an_hour_replayed_fast_holds_memory_flat(tmp_path: Path) -> None:
     """Resident memory of the driver, and of all workers together, in the last third against the middle one."""
     minute = 600

@@ -565,10 +565,11 @@ def _same_rows(old: Bound, new: Bound) -> None:
     for side, name in enumerate(SIDES):
         for field in old.schemas[side]:
             if field not in list(new.schemas[side]):
-                raise StateError(name, f"columns without {field}", "the rows held have it: start afresh")
+                got = f"columns without {field.name} ({field.type})"
+                raise StateError(name, got, "the rows held have it: start afresh")
         for field in new.schemas[side]:
             if field not in list(old.schemas[side]) and not field.nullable:
-                raise StateError(name, f"a new column {field}", "the rows held would have nulls in it")
+                raise StateError(name, f"a new column {field.name} not null", "the rows held would have nulls in it")
 
 
 def as_table(rows: Any, name: str) -> pa.Table | None:
