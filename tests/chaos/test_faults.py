@@ -6,17 +6,19 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 import penstock as pen
@@ -245,10 +247,34 @@ def test_a_cluster_of_processes(tmp_path: Path, undisturbed: Rows) -> None:
     assert job.rows("one") == counted(embedded)
 
 
-def test_tasks_that_straggle_are_run_twice_at_once(tmp_path: Path, undisturbed: Rows) -> None:
-    """Speculation needs a cluster; both attempts write their state, and one of them counts."""
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """Start a standalone cluster of two machines, as far as Spark can tell; returns its address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    small = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work"), address]
+    parts = [("master.Master", "127.0.0.1", ["--port", str(port), "--webui-port", "0"])]
+    parts += [("worker.Worker", host, small) for host in ("127.0.0.2", "127.0.0.3")]
+    home = Path(pyspark.__file__).parent
+    processes = []
+    try:
+        for name, host, options in parts:
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host, *options]
+            with (tmp_path / f"{host}.log").open("wb") as log:
+                env = {**os.environ, "SPARK_HOME": str(home)}
+                processes.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True))
+        yield address
+    finally:
+        for process in processes:
+            end(process)
+
+
+def test_tasks_that_straggle_are_run_twice_at_once(tmp_path: Path, cluster: str, undisturbed: Rows) -> None:
+    """Speculation needs another machine; both attempts write their state, and one of them counts."""
     job = Job(tmp_path)
     conf = {
+        "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
         "spark.executorEnv.PENSTOCK_ENGINES": str(tmp_path / "engines"),
         "spark.speculation": "true",
@@ -256,7 +282,7 @@ def test_tasks_that_straggle_are_run_twice_at_once(tmp_path: Path, undisturbed: 
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.interval": "100ms",
     }
-    job.run(master="local-cluster[2,1,1024]", conf=conf, straggles=True)
+    job.run(master=cluster, conf=conf, straggles=True)
     assert (tmp_path / "speculated").exists()
     assert job.rows() == undisturbed
 
