@@ -13,7 +13,6 @@ from penstock.operator.join import Join
 from penstock.spark import cache
 from penstock.spark.books import books_of
 from penstock.spark.packing import unpacked
-from penstock.spark.shards import shard_ids
 from penstock.spark.state import Head, Store, entry_of, play
 from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Task, archived, output
 
@@ -51,8 +50,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         head.watermark = watermark
         beside = {}
         if ARCHIVE in self.task.wanted:
-            shard = shard_ids(self.task.shards).index(identity)
-            beside[ARCHIVE] = archived(engine.bound, shard, engine.arrived, sides)
+            beside[ARCHIVE] = archived(engine.bound, self.task.shard(identity), engine.arrived, sides)
         return self._played(head, identity, engine, entry, beside)
 
     def handleExpiredTimer(  # noqa: N802
@@ -88,7 +86,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         joined = play(engine, entry)
         ledger = engine.ledger()  # before a snapshot is taken: what was handed over is not part of it
         if LEDGER in self.task.wanted:
-            shards = pa.array(np.full(ledger.num_rows, shard_ids(self.task.shards).index(identity), np.int32))
+            shards = pa.array(np.full(ledger.num_rows, self.task.shard(identity), np.int32))
             beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
         self.store.record(head, entry, engine)
         self.store.commit(head)
@@ -98,7 +96,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
 
     def _begun(self, identity: int, watermark: int) -> tuple[Head, Join]:
         """Return the head and the engine of the first micro-batch that a shard hears of."""
-        shard = shard_ids(self.task.shards).index(identity)
+        shard = self.task.shard(identity)
         engine = self.task.engine(shard)
         head = Head(self.task.saved(shard), self.task.shards)
         self.store.snapshot(head, engine)
@@ -115,7 +113,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             raise StateError("shards", str(self.task.shards), want)
         engine = self.store.engine(head, _name(head, identity))
         engine.keep_ledger(self.task.ledger)
-        shard = shard_ids(self.task.shards).index(identity)
+        shard = self.task.shard(identity)
         today = self.task.saved(shard)
         if head.arguments == today:
             return engine

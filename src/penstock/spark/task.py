@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.operator import saving
 from penstock.operator.join import Join, ledger_schema
 from penstock.operator.settings import SIDES, Bound
+from penstock.spark.shards import shard_ids
 from penstock.streams.times import Rows
 
 KIND = "__penstock_kind"  # of an output row: a joined one, the books of a shard, or rows of its ledger or archive
@@ -33,6 +34,10 @@ class Task:
     def shards(self) -> int:
         """How many shards there are."""
         return len(self.budgets)
+
+    def shard(self, identity: int) -> int:
+        """Return the number of the shard with this id."""
+        return shard_ids(self.shards).index(identity)
 
     @property
     def by_rows(self) -> bool:
