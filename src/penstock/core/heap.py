@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.hooks import counts, ranks, scale, score
-from penstock.core.jit import borrowed, kernel, outlined, overload, part, prefetch, uncached, wide
+from penstock.core.jit import borrowed, columns, kernel, outlined, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
     BUNCH,
@@ -52,6 +52,7 @@ ROUNDING = 2.0**-50
 BORN, NUMBER, LEAF, MOMENT = 0, 1, 2, 3
 
 
+@columns(tag=4)
 class Heap(NamedTuple):
     """The heaps of both sides; the entry at place 0 goes first."""
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from penstock.core.heap import Heap, entered, least, lowered, settle, start_over
 from penstock.core.hooks import arrive, counts, due, foresee, forget, lost, ranks, tidy, victim, weigh
-from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached, wide
+from penstock.core.jit import borrowed, columns, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
     BUNCH,
@@ -64,6 +64,7 @@ SPARE_SLOTS = 1024  # so many free slots are not worth a look
 FAR_AHEAD, NEAR_AHEAD = 12, 6  # how many rows ahead memory is asked for
 
 
+@columns(clock=2)
 class Batch(NamedTuple):
     """Rows in order of arrival; null keys and late rows are already taken out."""
 
@@ -102,6 +103,7 @@ class Plan(NamedTuple):
     per_key: int  # most tuples of one key and side
 
 
+@columns(ledger=5)
 class Out(NamedTuple):
     """Where results go, and how far it is."""
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, kernel, part, prefetch, wide
+from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
 from penstock.core.rng import mixed
 
 # Elements of arrays are used as plain numbers, which NumPy's own types do not allow: the names say what is meant.
@@ -46,6 +46,7 @@ AHEAD = 12  # rows between asking for memory and using it
 SMALL = 2  # the first block of a run has room for 2**SMALL tuples
 
 
+@columns(runs=4, stamp=2, link=4)
 class Windows(NamedTuple):
     """The live tuples of both sides."""
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import kernel, part, prefetch, wide
+from penstock.core.jit import columns, kernel, part, prefetch, wide
 from penstock.core.rng import mixed
 from penstock.core.windows import Floats, Ints
 from penstock.errors import PolicyError
@@ -49,6 +49,7 @@ class Table(NamedTuple):
         return f"table({len(self.left)} left, {len(self.right)} right)"
 
 
+@columns(seen=2)
 class Statistics(NamedTuple):
     """Weights per key and side; a share is ``seen / total``."""
 
