@@ -31,7 +31,7 @@ from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SL
 
 FIRST_KEYS = 1024
 FIRST_SLOTS = 1024
-FEW_KEYS = 1 << 16  # up to so many, ids are cheaper than looking for those no longer needed
+FEW_KEYS = 1 << 17  # up to so many, ids are cheaper than looking for those no longer needed
 FIRST_PAIRS = 1 << 16
 FIRST_LEDGER = 1 << 12
 

@@ -495,11 +495,16 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
     compared = 0
     begin = out.done[0]
     i = begin
-    while i < batch.key.size:
+    while True:
+        ends = i == batch.key.size
+        if ends and not out.done[3]:
+            break
         look_ahead(policy, windows, batch, code, i)
-        if batch.tick[i] > marks[TICK]:
+        if ends or batch.tick[i] > marks[TICK]:
             if marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
                 why = LEDGER_FULL
+                break
+            if ends:
                 break
             if marks[SLOTS] > 4 * (marks[LIVE] + marks[LIVE + 1]) + SPARE_SLOTS:  # here, so that no cut can show
                 why = SPARSE
@@ -528,8 +533,6 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
         enter(policy, windows, heap, plan, batch, code, i)
         out.counts[ARRIVED + side] += 1
         i += 1
-    if why == DONE and out.done[3] and marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
-        why = LEDGER_FULL
     out.counts[PAIRS] += n - out.done[1]
     out.counts[COMPARISONS] += compared
     out.done[0] = i
