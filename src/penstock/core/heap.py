@@ -76,6 +76,11 @@ def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
     )
 
 
+def fits(heap: Heap, *, entries: int, leaves: int, span: Ints) -> bool:
+    """Say whether heaps have just this room, so that they can be filled anew: new memory costs more than that."""
+    return heap.worth.shape[1] == entries and heap.known.shape[1] == leaves and heap.span is span
+
+
 # --- order: nothing below depends on the policy -------------------------------------------------------------------
 
 

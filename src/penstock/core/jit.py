@@ -130,10 +130,13 @@ def _peek(address: Any, like: Any) -> Any:  # noqa: ARG001 - the signature must 
 
 
 def columns(**fields: int) -> Callable[[T], T]:
-    """Say of arrays in a NamedTuple how many columns they have: borrowed, they are indexed by shifts, not products."""
+    """Say how many columns arrays in a NamedTuple have, so that where they are borrowed an index need not be multiplied.
+
+    Only the last dimension; the arrays must be contiguous and must have just so many.
+    """
 
     def mark(kind: T) -> T:
-        kind.columns = fields  # type: ignore[attr-defined]
+        kind.columns = fields
         return kind
 
     return mark

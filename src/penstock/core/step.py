@@ -472,12 +472,14 @@ def look_ahead(policy: Any, windows: Windows, batch: Batch, code: Ints, i: int) 
 
 
 @part
-def open_tick(windows: Windows, plan: Plan, batch: Batch, i: int) -> None:
-    """Set the clocks to the tick of row i."""
+def open_tick(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i: int) -> None:
+    """Set the clocks to the tick of row i, and let order and statistics take notice."""
     marks = windows.marks
     marks[TICK] = batch.tick[i]
     for side in range(2):
         marks[CLOCK + side] = batch.clock[i, side] if plan.by_rows else batch.tick[i]
+    settle_both(windows, heap)
+    forget_aged(policy, windows, heap)
 
 
 @kernel
@@ -495,10 +497,8 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
     compared = 0
     begin = out.done[0]
     i = begin
-    while True:
+    while i < batch.key.size or out.done[3] == 1:
         ends = i == batch.key.size
-        if ends and not out.done[3]:
-            break
         look_ahead(policy, windows, batch, code, i)
         if ends or batch.tick[i] > marks[TICK]:
             if marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
@@ -509,9 +509,7 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
             if marks[SLOTS] > 4 * (marks[LIVE] + marks[LIVE + 1]) + SPARE_SLOTS:  # here, so that no cut can show
                 why = SPARSE
                 break
-            open_tick(windows, plan, batch, i)
-            settle_both(windows, heap)
-            forget_aged(policy, windows, heap)
+            open_tick(policy, windows, heap, plan, batch, i)
         side, key = wide(batch.side[i]), wide(batch.key[i])
         other = 2 * key + 1 - side
         held = runs[other, COUNT]
