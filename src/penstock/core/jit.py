@@ -130,9 +130,9 @@ def _peek(address: Any, like: Any) -> Any:  # noqa: ARG001 - the signature must 
 
 
 def columns(**fields: int) -> Callable[[T], T]:
-    """Say how many columns arrays in a NamedTuple have, so that where they are borrowed an index need not be multiplied.
+    """Say how many columns arrays in a NamedTuple have: the compiler knows it where they are borrowed.
 
-    Only the last dimension; the arrays must be contiguous and must have just so many.
+    Indices are then shifted and not multiplied. The arrays must be contiguous and have just so many.
     """
 
     def mark(kind: T) -> T:
