@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.hooks import counts, ranks, scale, score
-from penstock.core.jit import borrowed, kernel, outlined, overload, part, prefetch, uncached, wide
+from penstock.core.jit import borrowed, columns, kernel, outlined, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
     BUNCH,
@@ -52,6 +52,7 @@ ROUNDING = 2.0**-50
 BORN, NUMBER, LEAF, MOMENT = 0, 1, 2, 3
 
 
+@columns(tag=4)
 class Heap(NamedTuple):
     """The heaps of both sides; the entry at place 0 goes first."""
 
@@ -73,6 +74,11 @@ def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
         size=np.zeros(2, np.int64),
         span=span,
     )
+
+
+def fits(heap: Heap, *, entries: int, leaves: int, span: Ints) -> bool:
+    """Say whether heaps have just this room, so that they can be filled anew: new memory costs more than that."""
+    return heap.worth.shape[1] == entries and heap.known.shape[1] == leaves and heap.span is span
 
 
 # --- order: nothing below depends on the policy -------------------------------------------------------------------
@@ -112,12 +118,17 @@ def first_child(heap: Heap, side: int, clock: int, place: int) -> tuple[int, flo
     """Return the child of a place that goes first, or -1, and what it is worth."""
     begin = (place << SHIFT) + 1
     end = min(begin + FAN, heap.size[side])
-    best, best_now = wide(NOBODY), np.inf
+    if begin >= end:
+        return wide(NOBODY), np.inf
+    best, best_now = wide(begin), present(heap, side, clock, begin)
     tag = heap.tag[side]
-    for child in range(begin, end):
+    for child in range(begin + 1, end):
         now = present(heap, side, clock, child)
-        if now < best_now or best < 0 or (now == best_now and older(tag[child], tag[best])):
-            best, best_now = wide(child), now
+        sooner = now < best_now
+        if now == best_now:  # rare, so apart: the rest needs no branch, which nobody could foretell
+            sooner = older(tag[child], tag[best])
+        best = wide(child) if sooner else best
+        best_now = now if sooner else best_now
     return best, best_now
 
 
@@ -433,16 +444,18 @@ def first_waiting(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
 
 
 @part
-def claim(policy: Any, windows: Windows, heap: Heap, side: int) -> tuple[int, float, int]:
-    """Return what is said of the first to go on one side: its slot if that is the truth, its worth, and its time."""
-    slot = first_waiting(policy, windows, heap, side)
-    now, since = np.inf, wide(NEVER)
-    if slot >= 0:
-        now, since = lowest(policy), moment_of(windows, slot)
+def claim(policy: Any, windows: Windows, heap: Heap, side: int, waiting: int) -> tuple[int, float, int]:
+    """Return what is said of the first to go on one side: its slot if that is the truth, its worth, and its time.
+
+    `waiting` is the first that waits there, or -1. The worth is in units of the side.
+    """
+    slot, now, since = waiting, np.inf, wide(NEVER)
+    if waiting >= 0:
+        now, since = lowest(policy), moment_of(windows, waiting)
     if heap.size[side] > 0:
         top = present(heap, side, windows.marks[CLOCK + side], 0)
-        if slot < 0 or (top <= now and older(heap.tag[side, 0], windows.stamp[slot])):
-            slot, now, since = wide(NOBODY), top * scale(policy, side), heap.tag[side, 0, MOMENT]
+        if waiting < 0 or (top <= now and older(heap.tag[side, 0], windows.stamp[waiting])):
+            slot, now, since = wide(NOBODY), top, heap.tag[side, 0, MOMENT]
     return slot, now, since
 
 
@@ -453,17 +466,26 @@ def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
     Of two sides: who is worth less, then who is older, then the left. An entry never says more than the truth: if
     the lowest of all is true, it is the lowest.
     """
+    waiting, waiting_right = wide(NOBODY), wide(NOBODY)
+    for side in range(2):
+        slot = first_waiting(policy, windows, heap, side) if pool != 1 - side else wide(NOBODY)
+        waiting, waiting_right = waiting_right, slot
+    unit, unit_right = scale(policy, 0), scale(policy, 1)
     while True:
-        best, best_slot, best_now, best_since = -1, wide(NOBODY), np.inf, wide(NEVER)
-        for side in range(2):
-            if pool != 1 - side:
-                slot, now, since = claim(policy, windows, heap, side)
-                if now < best_now or (now == best_now and since < best_since):
-                    best, best_slot, best_now, best_since = side, slot, now, since
-        if best >= 0 and best_slot < 0:
-            best_slot = correct(policy, windows, heap, best)
-        if best < 0 or best_slot >= 0:
-            return best_slot
+        best, slot, now, since = -1, wide(NOBODY), np.inf, wide(NEVER)
+        if pool != 1:
+            slot, now, since = claim(policy, windows, heap, 0, waiting)
+            now *= unit
+            best = 0 if since < NEVER else -1
+        if pool != 0:
+            theirs, theirs_now, theirs_since = claim(policy, windows, heap, 1, waiting_right)
+            theirs_now *= unit_right
+            if theirs_now < now or (theirs_now == now and theirs_since < since):
+                best, slot = 1, theirs
+        if best >= 0 and slot < 0:
+            slot = correct(policy, windows, heap, best)
+        if best < 0 or slot >= 0:
+            return slot
 
 
 @kernel

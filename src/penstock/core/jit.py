@@ -17,6 +17,7 @@ from numba.extending import overload as numba_overload
 
 wide: Any = np.int64  # makes a 64-bit number of a narrower one, in a kernel and out of it
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=type[Any])
 
 SOURCES = ("core", "policies")
 
@@ -128,15 +129,40 @@ def _peek(address: Any, like: Any) -> Any:  # noqa: ARG001 - the signature must 
     return look
 
 
-def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def columns(**fields: int) -> Callable[[T], T]:
+    """Say how many columns arrays in a NamedTuple have: the compiler knows it where they are borrowed.
+
+    Indices are then shifted and not multiplied. The arrays must be contiguous and have just so many.
+    """
+
+    def mark(kind: T) -> T:
+        kind.columns = fields
+        return kind
+
+    return mark
+
+
+def _without_owner(context: Any, builder: Any, kind: Any, value: Any, width: int = 0) -> Any:
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value=value)
         array.meminfo = array.meminfo.type(None)
         array.parent = array.parent.type(None)
+        if width:
+            word = array.itemsize.type
+            size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+            last = kind.ndim - 1
+            array.itemsize = word(size)
+            array.shape = builder.insert_value(array.shape, word(width), last)
+            array.strides = builder.insert_value(array.strides, word(size), last)
+            array.strides = builder.insert_value(array.strides, word(size * width), last - 1)
         return array._getvalue()  # noqa: SLF001 - the name is llvmlite's own convention
     if isinstance(kind, types.BaseTuple):
-        for i, member in enumerate(kind.types):
-            inner = _without_owner(context, builder, member, builder.extract_value(value, i))
+        named = isinstance(kind, types.BaseNamedTuple)
+        widths = getattr(kind.instance_class, "columns", {}) if named else {}
+        names = kind.fields if named else ("",) * len(kind.types)
+        for i, (name, member) in enumerate(zip(names, kind.types, strict=True)):
+            inner = builder.extract_value(value, i)
+            inner = _without_owner(context, builder, member, inner, widths.get(name, 0))
             value = builder.insert_value(value, inner, i)
     return value
 

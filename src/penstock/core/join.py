@@ -31,7 +31,7 @@ from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SL
 
 FIRST_KEYS = 1024
 FIRST_SLOTS = 1024
-FEW_KEYS = 1 << 16  # up to so many, ids are cheaper than looking for those no longer needed
+FEW_KEYS = 1 << 17  # up to so many, ids are cheaper than looking for those no longer needed
 FIRST_PAIRS = 1 << 16
 FIRST_LEDGER = 1 << 12
 
@@ -63,6 +63,7 @@ class WindowJoin:
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
         self._ledger = np.empty((FIRST_LEDGER, 5), np.int64)
         self._shed: list[Ints] = []
+        self.heap = heaps.empty(entries=1, leaves=1, fading=fades(policy), span=plan.span)
         self.rebuild_heap()
 
     # --- batches --------------------------------------------------------------------------------------------------
@@ -158,12 +159,9 @@ class WindowJoin:
         kind = ranks(self.policy)
         slots = self.windows.link.shape[0]
         leaves = 1 if kind is None else self.windows.code.size if kind == "key" else slots
-        self.heap = heaps.empty(
-            entries=1 if kind is None else 2 * slots,
-            leaves=leaves,
-            fading=fades(self.policy),
-            span=self.plan.span,
-        )
+        entries = 1 if kind is None else 2 * slots
+        if not heaps.fits(self.heap, entries=entries, leaves=leaves, span=self.plan.span):
+            self.heap = heaps.empty(entries=entries, leaves=leaves, fading=fades(self.policy), span=self.plan.span)
         if kind is not None:
             fill = heaps.fill if self.own else heaps.fill_uncached
             fill(self.policy, self.windows, self.heap)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from penstock.core.heap import Heap, entered, least, lowered, settle, start_over
 from penstock.core.hooks import arrive, counts, due, foresee, forget, lost, ranks, tidy, victim, weigh
-from penstock.core.jit import borrowed, kernel, overload, part, prefetch, uncached, wide
+from penstock.core.jit import borrowed, columns, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
     BUNCH,
@@ -64,6 +64,7 @@ SPARE_SLOTS = 1024  # so many free slots are not worth a look
 FAR_AHEAD, NEAR_AHEAD = 12, 6  # how many rows ahead memory is asked for
 
 
+@columns(clock=2)
 class Batch(NamedTuple):
     """Rows in order of arrival; null keys and late rows are already taken out."""
 
@@ -102,6 +103,7 @@ class Plan(NamedTuple):
     per_key: int  # most tuples of one key and side
 
 
+@columns(ledger=5)
 class Out(NamedTuple):
     """Where results go, and how far it is."""
 
@@ -470,12 +472,14 @@ def look_ahead(policy: Any, windows: Windows, batch: Batch, code: Ints, i: int) 
 
 
 @part
-def open_tick(windows: Windows, plan: Plan, batch: Batch, i: int) -> None:
-    """Set the clocks to the tick of row i."""
+def open_tick(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, i: int) -> None:
+    """Set the clocks to the tick of row i, and let order and statistics take notice."""
     marks = windows.marks
     marks[TICK] = batch.tick[i]
     for side in range(2):
         marks[CLOCK + side] = batch.clock[i, side] if plan.by_rows else batch.tick[i]
+    settle_both(windows, heap)
+    forget_aged(policy, windows, heap)
 
 
 @kernel
@@ -493,18 +497,19 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
     compared = 0
     begin = out.done[0]
     i = begin
-    while i < batch.key.size:
+    while i < batch.key.size or out.done[3] == 1:
+        ends = i == batch.key.size
         look_ahead(policy, windows, batch, code, i)
-        if batch.tick[i] > marks[TICK]:
+        if ends or batch.tick[i] > marks[TICK]:
             if marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
                 why = LEDGER_FULL
+                break
+            if ends:
                 break
             if marks[SLOTS] > 4 * (marks[LIVE] + marks[LIVE + 1]) + SPARE_SLOTS:  # here, so that no cut can show
                 why = SPARSE
                 break
-            open_tick(windows, plan, batch, i)
-            settle_both(windows, heap)
-            forget_aged(policy, windows, heap)
+            open_tick(policy, windows, heap, plan, batch, i)
         side, key = wide(batch.side[i]), wide(batch.key[i])
         other = 2 * key + 1 - side
         held = runs[other, COUNT]
@@ -526,8 +531,6 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
         enter(policy, windows, heap, plan, batch, code, i)
         out.counts[ARRIVED + side] += 1
         i += 1
-    if why == DONE and out.done[3] and marks[TICK] != NO_TICK and not close_tick(policy, windows, heap, plan, out):
-        why = LEDGER_FULL
     out.counts[PAIRS] += n - out.done[1]
     out.counts[COMPARISONS] += compared
     out.done[0] = i

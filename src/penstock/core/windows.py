@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, kernel, part, prefetch, wide
+from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
 from penstock.core.rng import mixed
 
 # Elements of arrays are used as plain numbers, which NumPy's own types do not allow: the names say what is meant.
@@ -46,6 +46,7 @@ AHEAD = 12  # rows between asking for memory and using it
 SMALL = 2  # the first block of a run has room for 2**SMALL tuples
 
 
+@columns(runs=4, stamp=2, link=4)
 class Windows(NamedTuple):
     """The live tuples of both sides."""
 
@@ -459,12 +460,24 @@ def move_key(windows: Windows, key: int, new: int) -> None:
             windows.worth[2 * new + side] = windows.worth[2 * key + side]
 
 
+@part
+def enter_codes(table: Words, code: Ints) -> None:
+    """Fill the table anew with keys in order of their ids."""
+    table[:] = NONE
+    for key in range(code.size):
+        if key + AHEAD < code.size:
+            prefetch(table, home(table, code[key + AHEAD]))
+        at = home(table, code[key])
+        while table[at] >= 0:
+            at = (at + 1) & (table.size - 1)
+        table[at] = key
+
+
 @kernel
 def drop_keys(windows: Windows, keep: Masks) -> None:
     """Renumber the kept keys from 0 and enter them into the table anew."""
     windows, keep = borrowed(windows), borrowed(keep)
-    code, runs, link, table, marks = windows.code, windows.runs, windows.link, windows.table, windows.marks
-    table[:] = NONE
+    runs, link, marks = windows.runs, windows.link, windows.marks
     new = 0
     renumber = np.empty(marks[KEYS], np.int32)
     for key in range(marks[KEYS]):
@@ -476,11 +489,8 @@ def drop_keys(windows: Windows, keep: Masks) -> None:
         renumber[key] = new
         if new != key:
             move_key(windows, key, new)
-        at = home(table, code[new])
-        while table[at] >= 0:
-            at = (at + 1) & (table.size - 1)
-        table[at] = new
         new += 1
+    enter_codes(windows.table, windows.code[:new])
     for slot in range(marks[SLOTS]):
         bunch = link[slot, BUNCH]
         if bunch >= 0:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import kernel, part, prefetch, wide
+from penstock.core.jit import columns, kernel, part, prefetch, wide
 from penstock.core.rng import mixed
 from penstock.core.windows import Floats, Ints
 from penstock.errors import PolicyError
@@ -37,6 +37,7 @@ NAMES = ("decayed", "history", "window")
 RESCALE = 256  # half-lives after which weights are brought back to the present
 MOST_HALVES = 900
 UNSET = np.iinfo(np.int64).min
+LATEST = int(np.iinfo(np.int64).max)
 
 
 class Table(NamedTuple):
@@ -49,6 +50,7 @@ class Table(NamedTuple):
         return f"table({len(self.left)} left, {len(self.right)} right)"
 
 
+@columns(seen=2)
 class Statistics(NamedTuple):
     """Weights per key and side; a share is ``seen / total``."""
 
@@ -57,6 +59,7 @@ class Statistics(NamedTuple):
     total: Floats  # (side,)
     kind: int
     life: int  # half-life in clock units; 0: no decay
+    enough: int  # time since base after which weights are brought back to the present
     base: Ints  # (side,) clock at which an arrival weighs 1
     span: Ints  # (side,)
     log_code: Ints  # (side, ring) arrivals of the last window
@@ -65,7 +68,8 @@ class Statistics(NamedTuple):
     asked: npt.NDArray[Any]  # cell -> 1: somebody was told a weight from it, and must hear if it is forgotten
     lost: Ints  # [1: a key was forgotten for another and somebody must hear, its code]
     last: Ints  # [the cell of the latest arrival]
-    fresh: Floats  # [time since base, what an arrival weighs then], as last worked out
+    times: Ints  # [time since base for which `fresh` was last worked out, the whole half-lives of it]
+    fresh: Floats  # [what an arrival weighs then, what it would weigh after the whole half-lives]
 
 
 def check_source(value: object) -> str | None:
@@ -103,6 +107,7 @@ def make(setting: Setting, source: object, half_life: object) -> Statistics:
         total=np.zeros(2),
         kind=WINDOW if source == "window" else COUNTED,
         life=life,
+        enough=min((RESCALE + 1) * life, LATEST),
         base=np.full(2, UNSET),
         span=setting.span,
         log_code=np.empty((2, ring), np.int64),
@@ -111,7 +116,8 @@ def make(setting: Setting, source: object, half_life: object) -> Statistics:
         asked=np.zeros(cells, np.int8),
         lost=np.zeros(2, np.int64),
         last=np.zeros(1, np.int64),
-        fresh=np.array([0.0, 1.0]),
+        times=np.zeros(2, np.int64),
+        fresh=np.ones(2),
     )
     return _given(setting, source, empty) if isinstance(source, Table) else empty
 
@@ -176,10 +182,9 @@ def cell_for(statistics: Statistics, code: int) -> int:
     for step in range(STRETCH):
         cell = (start + step) & mask
         weight = statistics.seen[cell, 0] + statistics.seen[cell, 1]
-        if weight < least:
-            best, least = cell, weight
-        if weight == 0.0:
-            break
+        lighter = weight < least  # no branch: nobody could foretell it
+        best = cell if lighter else best
+        least = weight if lighter else least
     return best
 
 
@@ -248,15 +253,18 @@ def present_weight(statistics: Statistics, side: int, clock: int) -> float:
 
     Whole half-lives are exact powers of two, so that bringing weights back to the present rounds nothing.
     """
+    times, fresh = statistics.times, statistics.fresh
     if statistics.base[side] == UNSET:
         statistics.base[side] = clock
     since = clock - statistics.base[side]
-    if since != statistics.fresh[0]:
-        halves = since // statistics.life
-        part = 2.0 ** ((since - halves * statistics.life) / statistics.life)
-        statistics.fresh[0] = since
-        statistics.fresh[1] = math.ldexp(part, int(halves))
-    return statistics.fresh[1]
+    if since != times[0]:
+        times[0] = since
+        if not 0 <= since - times[1] < statistics.life:
+            halves = since // statistics.life
+            times[1] = halves * statistics.life
+            fresh[1] = math.ldexp(1.0, int(halves))
+        fresh[0] = 2.0 ** ((since - times[1]) / statistics.life) * fresh[1]
+    return fresh[0]
 
 
 @part
@@ -264,9 +272,9 @@ def tidy(statistics: Statistics, side: int, clock: int) -> bool:
     """Bring the weights of a side back to the present if they have grown large; says whether they had."""
     if statistics.life == 0 or statistics.base[side] == UNSET:
         return False
-    halves = (clock - statistics.base[side]) // statistics.life
-    if halves <= RESCALE:
+    if clock - statistics.base[side] < statistics.enough:
         return False
+    halves = (clock - statistics.base[side]) // statistics.life
     shrink = min(halves, MOST_HALVES)
     for cell in range(statistics.code.size):
         statistics.seen[cell, side] = math.ldexp(statistics.seen[cell, side], -int(shrink))
