@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -292,9 +293,7 @@ def test_an_hour_replayed_fast_holds_memory_flat(tmp_path: Path) -> None:
     minute = 600
     tables = [pa.concat_tables([dense(seed, at, minute) for at in range(60)]) for seed in (31, 32)]
     job = Job(tmp_path, tables, minute)
-    # What the JVM may take outside its heap is bounded too: left alone, it grows towards the size of the heap.
-    conf = {"spark.driver.extraJavaOptions": "-XX:MaxDirectMemorySize=256m"}
-    process = job.start(arguments={"memory": 500, "policy": "prob", "shards": 2}, conf=conf)
+    process = job.start(arguments={"memory": 500, "policy": "prob", "shards": 2})
     seen: list[tuple[int, int]] = []
 
     def look() -> None:
@@ -306,8 +305,9 @@ def test_an_hour_replayed_fast_holds_memory_flat(tmp_path: Path) -> None:
     third = len(seen) // 3
     assert third > 10
     for which in range(2):
-        middle = max(row[which] for row in seen[third : 2 * third])
-        last = max(row[which] for row in seen[2 * third :])
+        # Not the largest: a process that is just being forked counts twice for a moment.
+        middle = statistics.median(row[which] for row in seen[third : 2 * third])
+        last = statistics.median(row[which] for row in seen[2 * third :])
         grown = [(java >> 20, workers >> 20) for java, workers in seen[:: max(1, third // 4)]]
         assert last < 1.2 * middle + 32 * 2**20, f"{('driver', 'workers')[which]}: {grown}"
     report = json.loads((tmp_path / "report.json").read_text())
