@@ -4,14 +4,12 @@ import json
 import os
 import pty
 import re
-import resource
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pen
+from disks import disk_of
 from penstock import cli
 from penstock.engine import replay as replaying
 from penstock.engine import warmup as warming
@@ -689,17 +688,6 @@ def test_what_penstock_does_not_expect_is_not_hidden(
 
 def nothing_new(folder: Path, before: set[str]) -> bool:
     return before == {path.name for path in folder.iterdir()}
-
-
-@contextmanager
-def disk_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes: a disk that fills up."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_after_an_error_in_mid_stream_nothing_is_left(penstock: Penstock, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pen
+from penstock.errors import InputError
 
 SPAN, KEYS = 12, 5
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
@@ -112,3 +113,22 @@ def test_every_missing_pair_is_in_the_ledger(policy: str, gap: int, lateness: An
         missed = gone[0].get(a, b + 1) <= b or gone[1].get(b, a + 1) <= a
         assert (left, right) not in found if missed else found[left, right] == 1
     assert not found - everything
+
+
+@pytest.mark.parametrize("lateness", ["watermark", ("watermark", 3)])
+def test_whole_tables_have_no_watermark(lateness: Any) -> None:
+    rows = table([(1, 2, 3)])
+    given: dict[str, Any] = {"on": "k", "time": "ts", "window": SPAN, "lateness": lateness}
+    with pytest.raises(InputError, match=r"pen\.Join"):
+        pen.join(rows, rows, **given)
+    with pytest.raises(InputError, match=r"pen\.Join"):
+        pen.compare(rows, rows, policies=["oldest"], memory=[3], **given)
+
+
+def test_rows_are_numbered_from_the_first_on() -> None:
+    """Also those that wait until the other side has shown its columns."""
+    op = pen.Join(on="k", time="ts", window=SPAN)
+    op.push(left=table([(1, 2, 3), (2, 2, 4)]))
+    assert op.arrived == (2, 0)
+    op.push(right=table([(1, 2, 3)]))
+    assert op.arrived == (2, 1)

@@ -4,12 +4,9 @@ import errno
 import gc
 import math
 import os
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disks import disk_of
 from penstock.errors import InputError, OutputError, SchemaError
 from penstock.streams import files, workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SUFFIXES = [".csv", ".parquet", ".arrow", ".feather", ".ipc"]
 typed = pa.table(
@@ -47,17 +48,6 @@ def put(path: files.PathLike, *tables: pa.Table) -> None:
     with files.writer(path, tables[0].schema) as out:
         for table in tables:
             out.write(table)
-
-
-@contextmanager
-def disk_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes: a disk that fills up."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_what_is_written_is_read_back(path: Path) -> None:

@@ -24,9 +24,12 @@ class Result(NamedTuple):
     ledger: pa.Table
 
 
-def in_order(ts: Ints, side: int, lateness: int, first: int = 0) -> None:
+def in_order(bound: Bound, ts: Ints, side: int, first: int = 0) -> None:
     """Raise if rows, numbered from `first`, are not in time order and no lateness allows for that."""
-    if lateness == 0 and ts.size > 1:
+    if bound.patient:  # nobody here would say how far the watermark is, and nothing would ever expire
+        want = "a watermark is for pen.Join, which is told of it: say how late rows may be"
+        raise InputError("lateness", repr(bound.settings.lateness), want)
+    if bound.lateness == 0 and ts.size > 1:
         back = np.flatnonzero(ts[1:] < ts[:-1])
         if back.size:
             got = f"row {first + int(back[0]) + 1} is older than the row before it"
@@ -100,6 +103,6 @@ def read_times(bound: Bound, left: pa.Table, right: pa.Table) -> tuple[Ints, Int
     for side, table in enumerate((left, right)):
         name = bound.time[side]
         ts = bound.clock.values(table[name], f"time={name!r}")
-        in_order(ts, side, bound.lateness)
+        in_order(bound, ts, side)
         times.append(ts)
     return times[0], times[1]

@@ -152,9 +152,9 @@ class Lane:
         name = bound.time[side]
         ts = bound.clock.values(table[name], f"time={name!r} in {self._path}", self.read_rows)
         if self.newest is None:
-            in_order(ts, side, bound.lateness, self.read_rows)
+            in_order(bound, ts, side, self.read_rows)
         else:
-            in_order(np.append(self.newest, ts), side, bound.lateness, self.read_rows - 1)
+            in_order(bound, np.append(self.newest, ts), side, self.read_rows - 1)
         progress = reached(ts, self.newest)
         self._held = Stretch(
             pa.concat_tables([self._held.table, table]) if self.waiting else table,

@@ -298,6 +298,8 @@ class Join:
     @property
     def arrived(self) -> tuple[int, int]:
         """How many rows of each side have been pushed: the number of the next one."""
+        if self._bound is None:
+            return sum(table.num_rows for table in self._held[0]), sum(table.num_rows for table in self._held[1])
         return int(self._intake.next[0]), int(self._intake.next[1])
 
     def report(self) -> Report:

@@ -167,6 +167,8 @@ def checked(*, engine: str, rows: int, memory: Any, seed: int, policy: str | Pol
         raise InputError("engine", repr(engine), f"give one of {', '.join(map(repr, ENGINES))}")
     if not 0 <= seconds <= 3600:
         raise InputError("seconds", seconds, "give a number from 0 to 3600")
+    if engine == "spark" and rows == 0:
+        raise InputError("rows", rows, "Spark needs some to start: give at least 1")
     if not 0 <= rows <= MOST:
         raise InputError("rows", rows, f"give a number from 0 to {MOST:,}")
     if seed < 0:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from penstock.errors import InputError, SessionError
@@ -25,6 +26,7 @@ EPOCH = 1_700_000_000  # when the first tick is, in seconds
 SECOND = 10**6  # in microseconds: a tick is a second of event time
 POLL = 0.2
 MEMORY = "1g"  # of the JVM
+ADVICE = "the message is Spark's own; penstock doctor --spark tries a small join"
 
 Cuts = list[tuple[int, int, float]]  # first row, end, and the share of time gone by then
 Watch = Callable[[int, Report], None]
@@ -63,10 +65,16 @@ def play(
         try:
             _follow(query, feeder, watch)
             query.processAllAvailable()
-            return report_of(query)
+            report = report_of(query)
+        except StreamingQueryException as error:
+            raise SessionError("query", str(error), ADVICE) from error
         finally:
             query.stop()
             feeder.join()
+        wanted = sum(table.num_rows for table in tables)
+        if report.arrivals.total != wanted:  # the feeder could not write, and said so
+            raise SessionError("query", f"{report.arrivals.total} of {wanted} rows", "is the disk full?")
+        return report
 
 
 def timed(table: pa.Table) -> pa.Table:
@@ -94,7 +102,7 @@ def _follow(query: Any, feeder: threading.Thread, watch: Watch | None) -> None:
         feeder.join(POLL)
         failed = query.exception()
         if failed is not None:
-            raise SessionError("query", str(failed), "see the message above")
+            raise SessionError("query", str(failed), ADVICE)
         progress = query.lastProgress
         if watch is not None and progress is not None and progress.batchId != seen:
             seen = progress.batchId
