@@ -636,7 +636,7 @@ class _Display:
 
     def __init__(self, screen: Console, *, rows: int, memory: str, window: int, policy: str) -> None:
         self._title = f"Two streams of {rows:,} rows, a window of {window:,} ticks, memory {memory}, policy {policy}"
-        self._live = Live(console=screen, refresh_per_second=12, transient=True)
+        self._live = Live(console=screen, auto_refresh=False, transient=True)
         self._moments: list[tuple[float, float, float]] = []
 
     def __enter__(self) -> Self:
@@ -672,7 +672,7 @@ class _Display:
             f" {moment.done / max(moment.total, 1):4.0%}",
             state,
         )
-        self._live.update(Group(Text(self._title, style="bold"), bar, table))
+        self._live.update(Group(Text(self._title, style="bold"), bar, table), refresh=True)
 
 
 def sparks(values: Sequence[float], width: int) -> str:
