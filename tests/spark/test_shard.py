@@ -1,5 +1,6 @@
 """A shard's state holds all it takes to go on: whatever becomes of the host's cache, and never misread."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -29,8 +30,9 @@ BOUNDED: dict[str, Any] = {"memory": 20, "policy": "prob"}
 
 @pytest.fixture(autouse=True)
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of the test's own for the engines of this host."""
+    """Return a folder of the test's own for the engines of this host, most of whose arrays have their files."""
     monkeypatch.setenv("PENSTOCK_ENGINES", str(tmp_path / "engines"))
+    monkeypatch.setattr(cache, "SMALL", 256)
     return tmp_path / "engines"
 
 
@@ -142,7 +144,68 @@ def test_the_file_alone_carries_an_engine_on(engines: Path, monkeypatch: pytest.
     assert rows == wanted
     assert len(taken) == BATCHES - 3
     assert all(engine is not None for engine in taken)
-    assert len(list(engines.iterdir())) == 2  # one for each join: this one and the undisturbed
+    assert len(heads(engines)) == 2  # one for each join: this one and the undisturbed
+
+
+def heads(engines: Path) -> list[Path]:
+    return [path for path in engines.iterdir() if "." not in path.name]
+
+
+def left(rows: int = 0) -> pen.Join:
+    """Leave an engine with some rows and return it."""
+    engine = pen.Join(on="k", time="ts", window="30 seconds", schemas=SCHEMAS)
+    engine.push(left=TABLES[0][:rows])
+    cache.leave("one", "stamp", engine)
+    return engine
+
+
+def test_an_engine_is_taken_once(engines: Path) -> None:
+    """Two attempts at one micro-batch do not change the same arrays; one that fails leaves nothing half changed."""
+    left(50)
+    assert heads(engines)
+    assert cache.take("one", "stamp") is not None
+    assert cache.take("one", "stamp") is None
+
+
+def test_an_engine_of_another_stamp_or_maker_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    left()
+    assert cache.take("one", "other") is None
+    left()
+    monkeypatch.setattr(cache, "MAKER", ["another Penstock"])
+    assert cache.take("one", "stamp") is None
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(engines: Path) -> None:
+    left()
+    engines.chmod(0o777)
+    assert cache.take("one", "stamp") is None
+    engines.chmod(0o700)
+    assert cache.take("one", "stamp") is not None
+
+
+@pytest.mark.parametrize("arguments", [{}, {"memory": 60_000, "policy": "prob"}], ids=["exact", "prob"])
+def test_what_is_written_grows_with_the_rows_that_come_and_not_with_those_held(
+    engines: Path, arguments: dict[str, Any]
+) -> None:
+    size, batches = 2_000, 40
+    whole = ticking(3, size * batches)
+    engine: pen.Join | None = pen.Join(
+        on="k", time="ts", window="20000 seconds", schemas=(whole.schema, whole.schema), **arguments
+    )
+    seen: set[tuple[str, int]] = set()
+    written = 0
+    for at in range(batches):
+        assert engine is not None
+        engine.push(left=whole[at * size : (at + 1) * size])
+        cache.leave("one", str(at), engine)
+        for path in engines.iterdir():
+            status = path.stat()
+            if (path.name, status.st_ino) not in seen:
+                seen.add((path.name, status.st_ino))
+                written += status.st_size
+        held = sum(path.stat().st_size for path in engines.iterdir())
+        engine = cache.take("one", str(at))
+    assert written < 6 * held  # an engine written whole each time would be some 20 times that of the last one
 
 
 @pytest.mark.parametrize("small", [1, 1 << 20])
@@ -347,13 +410,17 @@ def test_rows_before_1970_are_late() -> None:
     assert min(shed) > 0
 
 
-def test_an_engine_that_cannot_be_left_leaves_nothing(engines: Path) -> None:
+def test_an_engine_that_cannot_be_left_leaves_nothing(engines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even when that goes on for long."""
-    shard = Shard(task_of(SCHEMAS))
-    played(shard, range(1))
-    in_the_way(engines)
-    played(shard, range(1, 4))
-    assert len(list(engines.iterdir())) == 1
+    wanted = undisturbed()
+    lost(engines)
+
+    def full(path: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, f"no room to put {path} in the place of {target}")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert undisturbed() == wanted
+    assert list(engines.iterdir()) == []
 
 
 def test_files_that_nobody_used_for_a_day_go(engines: Path) -> None:
@@ -364,4 +431,4 @@ def test_files_that_nobody_used_for_a_day_go(engines: Path) -> None:
     os.utime(old, (0, 0))
     played(shard, range(1, 2))
     assert not old.exists()
-    assert len(list(engines.iterdir())) == 1
+    assert len(heads(engines)) == 1

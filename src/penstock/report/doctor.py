@@ -73,8 +73,9 @@ def _spark(*, run: bool) -> list[Finding]:
     except JavaError as error:
         findings.append(Finding("Java", str(error.got), False, error.want))
     folder = cache.folder()
-    elsewhere = "set PENSTOCK_ENGINES to a folder that can be written"
-    findings.append(Finding("engines between micro-batches", str(folder), _writable(folder), elsewhere))
+    elsewhere = "set PENSTOCK_ENGINES to a folder that you, and nobody else, can write to"
+    usable = _writable(folder) and (not folder.exists() or cache.closed(folder))
+    findings.append(Finding("engines between micro-batches", str(folder), usable, elsewhere))
     if run and all(finding.fine for finding in findings):
         findings.append(_spark_runs())
     return findings

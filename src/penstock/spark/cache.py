@@ -1,21 +1,54 @@
 """Keep the engines of shards on the worker's host between micro-batches.
 
 A shard's next micro-batch runs in any of a host's Python processes, so engines are left in files: a process that
-kept them in its memory would in time hold a stale copy of every shard. What is found counts only if its stamp is
-the one in the state store, so a lost, stale or damaged file costs time and nothing else.
+kept them in its memory would in time hold a stale copy of every shard. The large arrays of an engine are files that
+the process maps and changes in place, so a micro-batch writes what is new and not what is held; the rest is a small
+*head* that names them. Whoever takes an engine takes its head away, for nobody else may change the same arrays.
+What is found counts only if it is whole, as it was left, and its stamp is the one in the state store: a lost, stale
+or damaged file costs time and nothing else.
 """
 
 import contextlib
+import json
+import mmap
 import os
+import pickle
+import sys
 import tempfile
 import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
+from pyspark import cloudpickle
+
+from penstock.core.jit import cache_folder
 from penstock.errors import StateError
-from penstock.operator.join import Join
+from penstock.operator.join import VERSION, Join
 from penstock.spark import frames
 
 FORGET = 86_400.0  # seconds after which a file nobody used may go
+SMALL = 1 << 14  # bytes; arrays up to this size are part of the head
+LINE = 64  # bytes; where arrays begin in a file
+SHARED = Path("/dev/shm")  # noqa: S108 - one folder a user, closed to others
+ROOM = 1 << 30  # bytes of memory-backed disk that are enough for engines; containers often have far less
+MAKER = [frames.FORMAT, VERSION, cache_folder().name, np.__version__, sys.version]
+DAMAGED = (OSError, StateError, KeyError, TypeError, ValueError, AttributeError, ImportError, pickle.PickleError)
+
+
+@dataclass
+class Files:
+    """The files that hold the arrays of an engine, as this process has mapped or written them."""
+
+    maps: dict[str, mmap.mmap] = field(default_factory=dict)
+    places: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)  # address, length -> file, offset
+
+
+_files: "WeakKeyDictionary[Join, Files]" = WeakKeyDictionary()
 
 
 def folder() -> Path:
@@ -23,40 +56,136 @@ def folder() -> Path:
     named = os.environ.get("PENSTOCK_ENGINES")
     if named:
         return Path(named)
-    shared = Path("/dev/shm")  # noqa: S108 - one folder a user, closed to others
-    home = shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
+    home = SHARED if os.access(SHARED, os.W_OK) and _size(SHARED) >= ROOM else Path(tempfile.gettempdir())
     return home / f"penstock-{os.getuid() if hasattr(os, 'getuid') else 'engines'}"
 
 
 def take(name: str, stamp: str) -> Join | None:
-    """Return the engine left under a name if it has this stamp."""
+    """Return the engine left under a name if it has this stamp, and take it away. O(files), not O(rows held)."""
+    home = folder()
+    mine = home / f"{name}.{uuid.uuid4().hex}"
     try:
-        parts = frames.from_bytes((folder() / name).read_bytes())
-        return Join.from_state(parts) if parts.pop("stamp").decode() == stamp else None
-    except (OSError, StateError, KeyError, ValueError):
+        if not closed(home):
+            return None
+        (home / name).rename(mine)
+        parts = frames.from_bytes(mine.read_bytes())
+        head = json.loads(parts["head"])
+        return _engine(home, head, parts["engine"]) if [head["stamp"], head["maker"]] == [stamp, MAKER] else None
+    except DAMAGED:
         return None
+    finally:
+        with contextlib.suppress(OSError):
+            mine.unlink()
 
 
 def leave(name: str, stamp: str, engine: Join) -> None:
-    """Leave an engine for whoever runs the shard's next micro-batch; a full or missing disk is no reason to fail."""
+    """Leave an engine for whoever runs the shard's next micro-batch; a full or missing disk is no reason to fail.
+
+    Cost: O(files + bytes of the arrays that are new since it was taken).
+    """
+    home = folder()
+    used: set[str] = set()
     with contextlib.suppress(OSError):
-        home = folder()
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=home, prefix="new-", delete=False) as file:
-            fresh = Path(file.name)
-            try:
-                file.write(frames.to_bytes({"stamp": stamp.encode(), **engine.state_dict()}))
-                file.flush()
-                fresh.replace(home / name)
-            except OSError:
-                fresh.unlink(missing_ok=True)
-        _tidy(home)
+        if not closed(home):
+            return
+        data, buffers = _pickled(engine)
+        places = _written(home, name, _files.get(engine, Files()), buffers)
+        files = _sealed(home, {file for file, _, _ in places})
+        head = {"stamp": stamp, "maker": MAKER, "places": places, "files": files}
+        fresh = home / f"{name}.{uuid.uuid4().hex}"
+        fresh.write_bytes(frames.to_bytes({"head": json.dumps(head).encode(), "engine": data}))
+        fresh.replace(home / name)
+        used = set(files)
+    _tidy(home, name, used)
 
 
-def _tidy(home: Path) -> None:
-    """Remove what queries that are gone have left."""
+def _pickled(engine: Join) -> tuple[bytes, list[memoryview]]:
+    """Return an engine as bytes, and beside them its large arrays, which are not copied."""
+    buffers: list[memoryview] = []
+
+    def aside(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes <= SMALL:
+            return True
+        buffers.append(raw)
+        return False
+
+    return cloudpickle.dumps(engine, protocol=5, buffer_callback=aside), buffers
+
+
+def _written(home: Path, name: str, known: Files, buffers: Iterable[memoryview]) -> list[tuple[str, int, int]]:
+    """Write the arrays that are in no file yet, and return file, offset and length of each.
+
+    Columns that came together go together, into one file; an array of the core, which may be replaced on its own
+    when it grows, has a file of its own.
+    """
+    columns = f"{name}.{uuid.uuid4().hex}"
+    places = dict(known.places)
+    found = []
+    for buffer in buffers:
+        where = _where(buffer)
+        if where not in places:
+            file = f"{name}.{uuid.uuid4().hex}" if isinstance(buffer.obj, np.ndarray) else columns
+            with (home / file).open("ab") as sink:
+                sink.write(bytes(-sink.tell() % LINE))
+                places[where] = file, sink.tell()
+                sink.write(buffer)
+        found.append((*places[where], buffer.nbytes))
+    return found
+
+
+def _sealed(home: Path, files: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return size and time of change of each file, after giving each a time that nothing else has."""
+    now = time.time_ns()
+    sealed = {}
+    for at, file in enumerate(files):
+        os.utime(home / file, ns=(now + at, now + at))
+        sealed[file] = (home / file).stat().st_size, now + at
+    return sealed
+
+
+def _engine(home: Path, head: dict[str, Any], data: bytes) -> Join | None:
+    """Return the engine that a head describes, over its files; None if one is not as it was left."""
+    mapped = Files()
+    for file, seal in head["files"].items():
+        with (home / file).open("r+b") as source:
+            status = os.fstat(source.fileno())
+            if [status.st_size, status.st_mtime_ns] != seal:
+                return None
+            mapped.maps[file] = mmap.mmap(source.fileno(), 0)
+    views = [memoryview(mapped.maps[file])[start : start + size] for file, start, size in head["places"]]
+    engine: Join = pickle.loads(data, buffers=views)  # noqa: S301 - its checksum held, in a folder only we write to
+    for view, (file, start, _) in zip(views, head["places"], strict=True):
+        mapped.places[_where(view)] = file, start
+    _files[engine] = mapped
+    return engine
+
+
+def _where(view: memoryview) -> tuple[int, int]:
+    return int(np.frombuffer(view, np.uint8).ctypes.data), view.nbytes
+
+
+def closed(home: Path) -> bool:
+    """Say whether nobody else can have put files into a folder."""
+    status = home.stat()
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+
+
+def _size(home: Path) -> int:
+    disk = os.statvfs(home)
+    return disk.f_blocks * disk.f_frsize
+
+
+def _tidy(home: Path, name: str, used: set[str]) -> None:
+    """Remove the files of an engine that are not part of it any more, and what queries that are gone have left."""
     bar = time.time() - FORGET
-    for path in home.iterdir():
+    for path in _files_in(home):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < bar:
+            if (path.name.startswith(f"{name}.") and path.name not in used) or path.stat().st_mtime < bar:
                 path.unlink()
+
+
+def _files_in(home: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        yield from home.iterdir()

@@ -1,6 +1,7 @@
 """Keep the rows of one side beside the core, in Arrow chunks that shrink as their rows leave."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,10 @@ class Chunk(NamedTuple):
         """Return a chunk of these rows; `widths` are those of the columns, 0: not fixed."""
         columns = zip(rows.columns, widths, strict=True)
         return cls(rows, first, numbers, [_address(column, width) for column, width in columns])
+
+    def __reduce__(self) -> tuple[Callable[..., "Chunk"], tuple[Any, ...]]:
+        """Leave the addresses out of a copy: its values are elsewhere."""
+        return Chunk.of, (self.rows, self.first, self.numbers, [_width(kind) for kind in self.rows.schema.types])
 
     @property
     def end(self) -> int:
