@@ -61,11 +61,19 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 
 def play(
-    spark: Any, folder: Path, tables: Sequence[pa.Table], cuts: list[int], **arguments: Any
+    spark: Any,
+    folder: Path,
+    tables: Sequence[pa.Table],
+    cuts: list[int] | tuple[list[int], list[int]],
+    **arguments: Any,
 ) -> tuple[Counter[tuple[Any, ...]], pen.Report]:
-    """Join two tables as streams cut into micro-batches; returns the rows and the report of the ended query."""
-    for name, table in zip(("l", "r"), tables, strict=True):
-        write_batches(table, folder / name, cuts)
+    """Join two tables as streams cut into micro-batches, both alike or each its own way.
+
+    Returns the rows and the report of the ended query.
+    """
+    both = cuts if isinstance(cuts, tuple) else (cuts, cuts)
+    for name, table, mine in zip(("l", "r"), tables, both, strict=True):
+        write_batches(table, folder / name, mine)
     left, right = (read_stream(spark, folder / name) for name in ("l", "r"))
     joined = pen.join(left, right, **{"on": "k", "time": "ts", "window": "30 seconds", **arguments})
     query = run_to_end(joined, folder / "out", folder / "cp")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -10,7 +11,7 @@ import penstock as pen
 from streaming import counted, play, read_stream, ticking, write_batches
 
 ROWS = 240
-CUTS = [90, 170]
+CUTS = [90, 171]
 TABLES = (ticking(1, ROWS), ticking(2, ROWS))
 COMMON: dict[str, Any] = {"on": "k", "time": "ts", "window": "30 seconds"}
 
@@ -36,6 +37,30 @@ def test_one_shard_equals_the_embedded_engine(spark: Any, tmp_path: Path, option
         assert report.memory_rows <= options["memory"] + 2  # the open tick aside
     if "importance" in options:
         assert report.importance == pytest.approx(wanted.report.importance)
+
+
+@pytest.mark.parametrize(("policy", "split"), [("rand", "shared"), ("rand", "fixed"), ("life", "fixed")])
+def test_one_shard_equals_a_join_that_waits_as_long_for_late_rows(
+    spark: Any, tmp_path: Path, policy: str, split: str
+) -> None:
+    """Whatever lot decides, and although one stream has a third of the rows and is at times behind."""
+    tables = TABLES[0], TABLES[1].take(list(range(2, ROWS, 3)))
+    budget = {"memory": 30, "policy": policy, "split": split, "seed": 7}
+    found, report = play(spark, tmp_path, tables, (CUTS, [cut // 3 for cut in CUTS]), shards=1, **budget)
+    waiting = pen.Join(**COMMON, **budget, lateness=("watermark", "10 seconds"))
+    assert found == counted(pa.concat_tables([waiting.push(left=tables[0], right=tables[1]), waiting.finish()]))
+    assert report.shed["budget"].total > 0
+
+
+def test_one_shard_plays_a_schedule(spark: Any, tmp_path: Path) -> None:
+    """Rows leave when the schedule says, also those whose time was not up."""
+    number = np.tile(np.arange(ROWS), 2)
+    until = (1_700_000_000 + number + number % 17) * 1_000_000
+    schedule = {"side": ["left"] * ROWS + ["right"] * ROWS, "row": number, "until": until}
+    plan: dict[str, Any] = {"memory": 1000, "policy": pen.policy("replay", schedule=schedule)}
+    found, _ = play(spark, tmp_path, TABLES, CUTS, shards=1, **plan)
+    assert found == counted(pen.join(*TABLES, **COMMON, **plan))
+    assert found < counted(pen.join(*TABLES, **COMMON))
 
 
 def test_windows_in_rows_equal_the_embedded_engine(spark: Any, tmp_path: Path) -> None:

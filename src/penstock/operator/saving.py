@@ -35,8 +35,8 @@ def encode(name: str, value: object) -> object:  # noqa: PLR0911 - one type a li
         return {"mapping": {key: encode(name, part) for key, part in value.items()}}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if hasattr(value, "item"):  # a NumPy number
-        return encode(name, value.item())
+    if hasattr(value, "tolist"):  # a NumPy number or array
+        return encode(name, value.tolist())
     if hasattr(value, "total_seconds"):
         return f"{round(value.total_seconds() * 10**6)} us"
     raise StateError(name, repr(value), "only numbers, strings, tuples and lists of them can be saved")
