@@ -24,25 +24,32 @@ def task_of(schemas: tuple[pa.Schema, pa.Schema], shards: int = 1, **arguments: 
     memory, split = arguments.pop("memory", None), arguments.pop("split", "shared")
     lateness = WATERMARK if memory is None else (WATERMARK, "10 seconds")
     told = {"on": "k", "time": "ts", "window": "30 seconds", "seed": 0, "lateness": lateness, **arguments}
-    return Task(told, schemas, [(memory, split)] * shards)
+    return Task({**told, "memory": memory, "split": split}, schemas, [(memory, split)] * shards)
 
 
 class Shard:
-    """The first shard of a join."""
+    """One shard of a join."""
 
-    def __init__(self, task: Task, before: "Shard | None" = None) -> None:
-        self.key = shard_ids(task.shards)[0]
+    def __init__(self, task: Task, before: "Shard | None" = None, number: int = 0) -> None:
+        self.key = shard_ids(task.shards)[number]
         self.ledger: list[dict[str, Any]] = []  # what has left so far
         self.tester = TwsTester(Processor(task), timeMode="EventTime", eventTimeExtractor=lambda _: NEVER_LATE)
         if before is not None:  # the query was started again from the checkpoint
             self.restore(before.state())
 
-    def feed(self, tables: Sequence[pa.Table], watermark: int | None = None, *, order: int = 1) -> list[str]:
+    def feed(
+        self,
+        tables: Sequence[pa.Table],
+        watermark: int | None = None,
+        *,
+        order: int = 1,
+        sketches: Sequence[bytes] = (b"", b""),
+    ) -> list[str]:
         """Run a micro-batch; returns the joined rows as sorted text."""
         if watermark is not None:  # timers fire after the rows
             self.tester._currentWatermarkMs = watermark
             self.tester.handle.setWatermark(watermark)
-        blobs = [(self.key, side, 0, b"") for side in range(2)]
+        blobs = [(self.key, side, 0, sketches[side]) for side in range(2)]
         for side, table in enumerate(tables):
             prints = pa.array([zlib.crc32(str(row).encode()) for row in table.to_pylist()], pa.int64())
             with_prints = table.append_column(FINGERPRINT, prints)
@@ -61,11 +68,13 @@ class Shard:
     def state(self) -> dict[str, Any]:
         """Return everything the shard keeps."""
         log, snapshot = (self.tester.peekMapState(name, self.key) for name in ("log", "snapshot"))
-        return {"head": self.tester.peekValueState("head", self.key), "log": dict(log), "snapshot": dict(snapshot)}
+        values = {name: self.tester.peekValueState(name, self.key) for name in ("head", "known")}
+        return {**values, "log": dict(log), "snapshot": dict(snapshot)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Put everything back: a micro-batch that failed wrote nothing."""
-        self.tester.updateValueState("head", self.key, state["head"])
+        for name in ("head", "known"):
+            self.tester.updateValueState(name, self.key, state[name])
         for name in ("log", "snapshot"):
             self.tester.updateMapState(name, self.key, dict(state[name]))
 

@@ -45,7 +45,7 @@ def test_one_shard_equals_a_join_that_waits_as_long_for_late_rows(
 ) -> None:
     """Whatever lot decides, and although one stream has a third of the rows and is at times behind."""
     tables = TABLES[0], TABLES[1].take(list(range(2, ROWS, 3)))
-    budget = {"memory": 30, "policy": policy, "split": split, "seed": 7}
+    budget: dict[str, Any] = {"memory": 30, "policy": policy, "split": split, "seed": 7}
     found, report = play(spark, tmp_path, tables, (CUTS, [cut // 3 for cut in CUTS]), shards=1, **budget)
     waiting = pen.Join(**COMMON, **budget, lateness=("watermark", "10 seconds"))
     assert found == counted(pa.concat_tables([waiting.push(left=tables[0], right=tables[1]), waiting.finish()]))
@@ -59,7 +59,7 @@ def test_one_shard_plays_a_schedule(spark: Any, tmp_path: Path) -> None:
     schedule = {"side": ["left"] * ROWS + ["right"] * ROWS, "row": number, "until": until}
     plan: dict[str, Any] = {"memory": 1000, "policy": pen.policy("replay", schedule=schedule)}
     found, _ = play(spark, tmp_path, TABLES, CUTS, shards=1, **plan)
-    assert found == counted(pen.join(*TABLES, **COMMON, **plan))
+    assert found == counted(pen.join(*TABLES, **{**COMMON, **plan}))
     assert found < counted(pen.join(*TABLES, **COMMON))
 
 

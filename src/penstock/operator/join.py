@@ -271,17 +271,21 @@ class Join:
         self._pass_time(None if self._intake.newest is None else self._intake.newest + 1)
         return joined
 
-    def resize(self, *, memory: Any = None, window: Any = None) -> None:
+    def resize(self, *, memory: Any = None, split: Any = None, window: Any = None) -> None:
         """Change the budget or the window in mid-stream; holds from the end of the open tick.
+
+        `split` goes with `memory`; None: one pool stays one, and two get half each.
 
         What has expired or was shed does not come back when they grow.
         """
         bound, plan = self.bound, self._core.plan
         limit, span = None, None
         if memory is not None:
-            unit, limit, _ = budget(memory, "shared" if bound.shared else "fixed")
+            unit, limit, shared = budget(memory, split or ("shared" if bound.shared else "fixed"))
             if unit != bound.unit:
                 raise BudgetError("memory", repr(memory), f"this join was made with memory in {bound.unit}")
+            if shared != bound.shared:
+                raise BudgetError("split", repr(split), "one pool stays one, and two stay two")
         if window is not None:
             by_rows, span = bound.spans(window)
             if by_rows != bound.by_rows:

@@ -12,7 +12,7 @@ from penstock.operator.join import Join
 from penstock.operator.settings import SIDES, Bound
 from penstock.spark.books import books_of
 from penstock.spark.packing import FINGERPRINT, Batches, read
-from penstock.spark.shards import shard_ids
+from penstock.spark.shards import shard_ids, shard_of
 from penstock.spark.task import Task, output, output_schema
 
 
@@ -47,14 +47,16 @@ def _tagger(bound: Bound, side: int, shards: int) -> Callable[[Batches], Batches
 
     def tag(batches: Batches) -> Batches:
         for batch in batches:
-            table, ts, shard = read(bound, side, pa.Table.from_batches([batch]), shards)
+            table, ts, codes, _ = read(bound, side, pa.Table.from_batches([batch]))
             rows = table.select(bound.schemas[side].names).to_struct_array().combine_chunks()
             structs = [
                 rows if at == side else pa.nulls(len(ts), schema.field(name).type) for at, name in enumerate(SIDES)
             ]
             sides = pa.array(np.full(len(ts), side, np.int32))
             prints = table[FINGERPRINT].combine_chunks()
-            yield pa.record_batch([pa.array(ids[shard]), pa.array(ts), sides, prints, *structs], schema)
+            yield pa.record_batch(
+                [pa.array(ids[shard_of(codes, shards)]), pa.array(ts), sides, prints, *structs], schema
+            )
 
     return tag
 

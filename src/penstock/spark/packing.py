@@ -1,7 +1,8 @@
 """Pack rows by shard into Arrow blobs before the shuffle, and unpack them in an order that no shuffle changes.
 
 Rows that cross into Python one by one cost more than joining them; a blob holds all rows of one side, shard and
-task. Every task also sends each shard an empty blob, so that a shard hears of every micro-batch.
+task. Every task also sends each shard a blob without rows, so that a shard hears of every micro-batch, and, where
+budgets move, of what came to all shards.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.windows import Ints
+from penstock.core.windows import Ints, Masks
 from penstock.operator import saving
-from penstock.operator.settings import Bound
+from penstock.operator.settings import ROW_BYTES, Bound
 from penstock.spark.shards import shard_ids, shard_of
+from penstock.spark.sharing import Sketch
+from penstock.streams.intake import NO_INTS
 
 FINGERPRINT = "__penstock_fingerprint"
 PACKED = pa.schema([("shard", pa.int32()), ("side", pa.int32()), ("rows", pa.int64()), ("data", pa.binary())])
@@ -22,12 +25,15 @@ FULL = 1 << 17  # rows in one blob at most
 Batches = Iterator[pa.RecordBatch]
 
 
-def packer(bound: Bound, side: int, shards: int) -> Callable[[Batches], Batches]:
+def packer(bound: Bound, side: int, shards: int, *, sketching: bool) -> Callable[[Batches], Batches]:
     """Return the function for ``mapInArrow`` that packs the rows of one side."""
     ids = shard_ids(shards)
 
-    def blobs(rows: pa.Table) -> pa.RecordBatch:
-        table, _, shard = read(bound, side, rows, shards)
+    def blobs(rows: pa.Table, seen: list[tuple[Ints, Ints, int]]) -> pa.RecordBatch:
+        table, ts, codes, valid = read(bound, side, rows)
+        shard = shard_of(codes, shards)
+        if sketching:
+            seen.append((codes if valid is None else codes[valid], ts, table.nbytes + ROW_BYTES * len(ts)))
         order = np.argsort(shard, kind="stable")
         ends = np.searchsorted(shard[order], np.arange(shards + 1))
         table = table.take(pa.array(order))
@@ -35,21 +41,32 @@ def packer(bound: Bound, side: int, shards: int) -> Callable[[Batches], Batches]
         return packed([(ids[at], side, end - low, saving.to_ipc(table[low:end])) for at, low, end in cut])
 
     def pack(batches: Batches) -> Batches:
-        yield packed([(one, side, 0, b"") for one in ids])
         held: list[pa.RecordBatch] = []
+        seen: list[tuple[Ints, Ints, int]] = []
         for batch in batches:
             held.append(batch)
             if sum(part.num_rows for part in held) >= FULL:
-                yield blobs(pa.Table.from_batches(held))
+                yield blobs(pa.Table.from_batches(held), seen)
                 held = []
         if any(part.num_rows for part in held):
-            yield blobs(pa.Table.from_batches(held))
+            yield blobs(pa.Table.from_batches(held), seen)
+
+        yield packed([(one, side, 0, _sketch(seen, shards)) for one in ids])
 
     return pack
 
 
-def read(bound: Bound, side: int, rows: pa.Table, shards: int) -> tuple[pa.Table, Ints, Ints]:
-    """Return rows as Spark sends them in the columns agreed on, with the time and the shard of each.
+def _sketch(seen: list[tuple[Ints, Ints, int]], shards: int) -> bytes:
+    """Return what is to be known of all rows of a task; nothing if there were none."""
+    codes, ts, sizes = zip(*seen, strict=True) if seen else ((NO_INTS,), (NO_INTS,), ())
+    keys = np.concatenate(codes)
+    return Sketch.of(keys, np.concatenate(ts), sum(sizes), shards).to_bytes() if keys.size else b""
+
+
+def read(bound: Bound, side: int, rows: pa.Table) -> tuple[pa.Table, Ints, Ints, Masks | None]:
+    """Return rows as Spark sends them in the columns agreed on, with the time and the key code of each.
+
+    The last is which rows have no null among their keys; None: all.
 
     Raises:
         TimeError: if a time is missing.
@@ -57,8 +74,7 @@ def read(bound: Bound, side: int, rows: pa.Table, shards: int) -> tuple[pa.Table
     schema = bound.schemas[side].append(pa.field(FINGERPRINT, pa.int64()))
     table = rows.rename_columns(schema.names).cast(schema)
     ts = bound.clock.values(table[bound.time[side]], f"time={bound.time[side]!r}")
-    codes, _ = bound.coder.code([table[name] for name in bound.keys[side]])
-    return table, ts, shard_of(codes, shards)
+    return table, ts, *bound.coder.code([table[name] for name in bound.keys[side]])
 
 
 def packed(rows: list[tuple[int, int, int, bytes]]) -> pa.RecordBatch:

@@ -160,7 +160,7 @@ def _has(kind: Any, wanted: type) -> bool:
 
 def _streamed(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
     packed = [
-        frame.mapInArrow(packing.packer(bound, side, task.shards), packing.PACKED_DDL)
+        frame.mapInArrow(packing.packer(bound, side, task.shards, sketching=task.moves), packing.PACKED_DDL)
         for side, frame in enumerate(frames)
     ]
     return (

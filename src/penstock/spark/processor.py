@@ -10,9 +10,11 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from penstock.errors import StateError
 from penstock.operator.join import Join
+from penstock.operator.settings import Bound
 from penstock.spark import cache
 from penstock.spark.books import books_of
 from penstock.spark.packing import unpacked
+from penstock.spark.sharing import Sketch, shares
 from penstock.spark.state import Head, Store, entry_of, play
 from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Task, archived, output
 
@@ -35,7 +37,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Join the rows of a micro-batch, write the state, then hand the results over."""
-        blobs = [pair for part in rows for pair in zip(part["side"], part["data"], strict=True)]
+        blobs = [blob for part in rows for blob in zip(part["side"], part["rows"], part["data"], strict=True)]
         identity, watermark = int(key[0]), timerValues.getCurrentWatermarkInMs()
         head = self.store.head()
         if head is None:
@@ -43,10 +45,11 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         else:
             engine = self._resumed(head, identity)
         sides = [
-            unpacked(engine.bound, side, [data for at, data in blobs if at == side and data]) for side in range(2)
+            unpacked(engine.bound, side, [data for at, count, data in blobs if at == side and count])
+            for side in range(2)
         ]
         # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it.
-        entry = entry_of(sides[0], sides[1], _bar(head.watermark))
+        entry = entry_of(sides[0], sides[1], _bar(head.watermark), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
         beside = {}
         if ARCHIVE in self.task.wanted:
@@ -74,7 +77,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             return iter(())
         engine = self._resumed(head, identity)
         nothing = [schema.empty_table() for schema in engine.bound.schemas]
-        return self._played(head, identity, engine, entry_of(nothing[0], nothing[1], _bar(watermark)), {})
+        return self._played(head, identity, engine, entry_of(nothing[0], nothing[1], _bar(watermark), None), {})
 
     def close(self) -> None:
         """Let go of nothing: what outlives a call is in the cache."""
@@ -93,6 +96,21 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         books = books_of(engine.report())
         cache.leave(_name(head, identity), head.stamp, engine)
         return _frames(output(engine.bound, joined, books, beside))
+
+    def _share(self, identity: int, bound: Bound, blobs: list[tuple[int, int, bytes]]) -> tuple[Any, Any] | None:
+        """Return this shard's share of the budget from now on, given what came to all shards."""
+        if not self.task.moves:
+            return None
+        sketches = [
+            [Sketch.from_bytes(data) for at, count, data in blobs if at == side and data and not count]
+            for side in range(2)
+        ]
+        known = self.store.known(self.task.shards).after(sketches, max(bound.span))
+        if not known.ticks:
+            return None
+        self.store.note(known)
+        pools = self.task.pools(bound)
+        return self.task.share(self.task.shard(identity), pools, shares(known, pools))
 
     def _begun(self, identity: int, watermark: int) -> tuple[Head, Join]:
         """Return the head and the engine of the first micro-batch that a shard hears of."""

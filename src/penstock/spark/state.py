@@ -1,10 +1,11 @@
 """What a shard keeps in Spark's state store, at a cost that grows with the micro-batch and not with the window.
 
-Three state variables: the *head* (a line of JSON: format, join, version, arguments, watermark), a *log* of the
-micro-batches since the last *snapshot*, and the snapshot, cut into pieces. A micro-batch writes its own rows to the
-log, and the head; when the log would outgrow the snapshot, a new snapshot takes the place of both. So a row is
-written twice at most, whatever the window. An engine is rebuilt from the snapshot by joining the log again, which
-gives the same decisions: they depend on nothing but the arguments and the rows in order.
+State variables: the *head* (a line of JSON: format, join, version, arguments, watermark), a *log* of the
+micro-batches since the last *snapshot*, the snapshot, cut into pieces, and what is *known* of all shards. Each
+micro-batch writes its rows to the log, and the head; when the log would outgrow the snapshot, a new snapshot takes
+the place of both. So a row is written twice at most, whatever the window. An engine is rebuilt from the snapshot by
+joining the log again, which gives the same decisions: they depend on nothing but the arguments, the shares of the
+budget and the rows in order.
 """
 
 import json
@@ -18,6 +19,7 @@ from penstock.errors import StateError
 from penstock.operator import saving
 from penstock.operator.join import Join
 from penstock.spark import cache, frames
+from penstock.spark.sharing import Known
 
 SMALL_LOG = 1 << 20  # bytes of log that are not worth a snapshot
 LONG_LOG = 256  # micro-batches after which a snapshot is due
@@ -46,6 +48,7 @@ class Store:
     def __init__(self, handle: Any) -> None:
         self._head = handle.getValueState("head", "head string")
         self._snapshot = handle.getMapState("snapshot", "piece int", "data binary")
+        self._known = handle.getValueState("known", "data binary")
         self._log = handle.getMapState("log", "entry int, piece int", "data binary")
 
     def head(self) -> Head | None:
@@ -101,6 +104,17 @@ class Store:
         head.snapshot, head.snapshot_bytes = len(pieces), sum(map(len, pieces))
         head.log, head.log_bytes = [], 0
 
+    def known(self, shards: int) -> Known:
+        """Return what this shard knows of all of them, to share out the budget."""
+        found = self._known.get()
+        if found is None:
+            return Known.nothing(shards)
+        return Known.from_arrays(saving.from_npz(frames.from_bytes(found[0])["known"]))
+
+    def note(self, known: Known) -> None:
+        """Write down what this shard knows of all of them."""
+        self._known.update((frames.to_bytes({"known": saving.to_npz(known.to_arrays())}),))
+
     def commit(self, head: Head) -> None:
         """Write the head, with a stamp of its own."""
         head.version += 1
@@ -112,9 +126,11 @@ class Store:
         self._head.update((json.dumps(asdict(head)),))
 
 
-def entry_of(left: pa.Table, right: pa.Table, watermark: int) -> dict[str, bytes]:
-    """Return a micro-batch as a log entry."""
+def entry_of(left: pa.Table, right: pa.Table, watermark: int, share: tuple[Any, Any] | None) -> dict[str, bytes]:
+    """Return a micro-batch as a log entry; `share` is the shard's (memory, split) from now on, None: as it was."""
     entry = {"watermark": str(watermark).encode()}
+    if share is not None:
+        entry["share"] = json.dumps(share).encode()
     for name, table in (("left", left), ("right", right)):
         if table.num_rows:
             entry[name] = saving.to_ipc(table)
@@ -123,6 +139,9 @@ def entry_of(left: pa.Table, right: pa.Table, watermark: int) -> dict[str, bytes
 
 def play(engine: Join, entry: dict[str, bytes]) -> list[pa.Table]:
     """Push a log entry through an engine and return what comes out."""
+    if "share" in entry:
+        memory, split = json.loads(entry["share"])
+        engine.resize(memory=memory, split=split)
     joined = [engine.watermark(int(entry["watermark"]))]
     rows = {name: saving.from_ipc(entry[name]) for name in ("left", "right") if name in entry}
     if rows:

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.windows import Floats
 from penstock.operator import saving
 from penstock.operator.join import Join, ledger_schema
-from penstock.operator.settings import SIDES, Bound
+from penstock.operator.settings import SIDES, Bound, budget
+from penstock.policies.registry import lookup
 from penstock.spark.shards import shard_ids
+from penstock.spark.sharing import Pools
 from penstock.streams.times import Rows
 
 KIND = "__penstock_kind"  # of an output row: a joined one, the books of a shard, or rows of its ledger or archive
@@ -44,6 +47,24 @@ class Task:
         """Whether windows are in rows."""
         window = self.arguments["window"]
         return isinstance(window[0] if isinstance(window, tuple | list) else window, Rows)
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is a budget that can move between shards."""
+        return self.arguments["memory"] is not None and self.shards > 1
+
+    def pools(self, bound: Bound) -> Pools:
+        """Return what there is to share out."""
+        by_key = hasattr(lookup(bound.settings.chosen.name).kind, "weigh")
+        unit, limit, shared = budget(self.arguments["memory"], self.arguments["split"])
+        return Pools(limit, unit == "bytes", shared, bound.span, by_key)
+
+    def share(self, shard: int, pools: Pools, parts: Floats) -> tuple[Any, Any]:
+        """Return memory and split of one shard, given its part of each pool."""
+        mine = [max(1, int(limit * part)) for limit, part in zip(pools.limit, parts[:, shard], strict=False)]
+        if pools.in_bytes:
+            return f"{mine[0] if pools.shared else sum(mine)}B", self.arguments["split"]
+        return (mine[0], "shared") if pools.shared else (sum(mine), tuple(mine))
 
     def arguments_of(self, shard: int) -> dict[str, Any]:
         """Return the arguments of one shard: its part of the budget, and lots of its own."""

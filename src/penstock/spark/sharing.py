@@ -1,0 +1,175 @@
+"""Move the budget between shards: to each what one pool for all of them would have given it.
+
+Shards cannot see each other, but every packing task can send all of them the same few bytes: which keys were most
+frequent among the rows it packed, and how many rows and keys the rest are in each shard. So every shard reckons all
+shares by itself, all of them alike, from the micro-batch that it is about to join; nothing has to travel back.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from penstock.core.windows import Floats, Ints
+from penstock.spark.shards import shard_of
+
+FREQUENT = 512  # keys that a task names; beyond some hundred, the rest are alike
+REMEMBERED = 2048  # keys that every shard remembers
+SURE = 2  # rows of a key that tell something of how often it comes
+HALF_LIVES = 2  # in spans
+EVEN = 0.05  # the part of the budget that is always shared out evenly: no shard is given up for a quiet moment
+HEADER = 5
+
+
+class Sketch(NamedTuple):
+    """What one task packed of one side in one micro-batch."""
+
+    first: int  # time of the oldest row
+    last: int
+    size: int  # bytes of the rows
+    codes: Ints  # of the most frequent keys
+    counts: Ints  # their rows
+    rest: Ints  # (shard, [rows, keys]) of all others
+
+    @classmethod
+    def of(cls, codes: Ints, ts: Ints, size: int, shards: int) -> Self:
+        """Return the sketch of rows, at least one, with these key codes, times and bytes. O(rows log rows)."""
+        keys, counts = np.unique(codes, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        often, rare = order[:FREQUENT], order[FREQUENT:]
+        homes = shard_of(keys[rare], shards)
+        rows = np.bincount(homes, counts[rare], shards).astype(np.int64)
+        rest = np.stack([rows, np.bincount(homes, minlength=shards)], axis=1)
+        return cls(int(ts.min()), int(ts.max()), size, keys[often], counts[often], rest)
+
+    def to_bytes(self) -> bytes:
+        """Return the sketch as bytes."""
+        header = [self.first, self.last, self.size, self.codes.size, self.rest.shape[0]]
+        return np.concatenate([header, self.codes, self.counts, self.rest.ravel()]).astype(np.int64).tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the sketch in bytes."""
+        words = np.frombuffer(data, np.int64)
+        first, last, size, often, shards = (int(word) for word in words[:HEADER])
+        codes, counts, rest = np.split(words[HEADER:], [often, 2 * often])
+        return cls(first, last, size, codes, counts, rest.reshape(shards, 2))
+
+
+class Pools(NamedTuple):
+    """What is shared out."""
+
+    limit: Sequence[int]  # of each pool, over all shards
+    in_bytes: bool  # limits are in bytes, not rows
+    shared: bool  # one pool for both sides, or one each
+    span: Sequence[int]  # per side, in ticks
+    by_key: bool  # whether victims are chosen by how often their keys come; else every tuple is worth the same
+
+
+class Known(NamedTuple):
+    """What all shards know of all of them: counts that lose half their weight in two spans, as those of PROB do."""
+
+    ticks: float  # that the counts stand for
+    size: float  # bytes of the rows that came
+    codes: Ints  # of frequent keys, ascending
+    counts: Floats  # (side, key) their rows
+    rest: Floats  # (side, shard, [rows, keys]) of all others
+
+    @classmethod
+    def nothing(cls, shards: int) -> Self:
+        """Return what is known before the first micro-batch."""
+        return cls(0.0, 0.0, np.empty(0, np.int64), np.empty((2, 0)), np.zeros((2, shards, 2)))
+
+    def after(self, sketches: Sequence[Sequence[Sketch]], span: int) -> Self:
+        """Return what is known after the sketches of both sides of a micro-batch. O(keys log keys)."""
+        shards = self.rest.shape[1]
+        new = [sketch for side in sketches for sketch in side]
+        if not new:
+            return self
+        ticks = max(sketch.last for sketch in new) - min(sketch.first for sketch in new) + 1
+        fade = 0.5 ** (ticks / (HALF_LIVES * span))
+        codes = np.unique(np.concatenate([self.codes, *(sketch.codes for sketch in new)]))
+        counts = np.zeros((2, codes.size))
+        counts[:, np.searchsorted(codes, self.codes)] = self.counts * fade
+        rest = self.rest * fade
+        for side, mine in enumerate(sketches):
+            for sketch in mine:
+                counts[side, np.searchsorted(codes, sketch.codes)] += sketch.counts
+                rest[side] += sketch.rest
+        most = counts.max(axis=0)
+        often = np.sort(np.argsort(-most, kind="stable")[:REMEMBERED])
+        rare = np.setdiff1d(np.arange(codes.size), often)
+        homes = shard_of(codes[rare], shards)
+        for side in range(2):
+            rest[side, :, 0] += np.bincount(homes, counts[side, rare], shards)
+            rest[side, :, 1] += np.bincount(homes, counts[side, rare] > 0, shards)
+        size = self.size * fade + sum(sketch.size for sketch in new)
+        return type(self)(self.ticks * fade + ticks, size, codes[often], counts[:, often], rest)
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Return it as arrays by name."""
+        return {name: np.asarray(value) for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Floats]) -> Self:
+        """Return what ``to_arrays`` was given."""
+        ticks, size = (float(arrays[name]) for name in ("ticks", "size"))
+        return cls(ticks, size, *(arrays[name] for name in ("codes", "counts", "rest")))
+
+    @property
+    def row_size(self) -> float:
+        """The mean bytes of a row."""
+        return self.size / max(self.counts.sum() + self.rest[:, :, 0].sum(), 1e-300)
+
+
+def shares(known: Known, pools: Pools) -> Floats:
+    """Return which part of each pool each shard gets: of (pool, shard), a little of it even."""
+    kept = _kept(known, pools)
+    shards = kept.shape[1]
+    totals = kept.sum(axis=1, keepdims=True)
+    parts = np.where(totals > 0, kept / np.maximum(totals, 1e-300), 1 / shards)
+    return (1 - EVEN) * parts + EVEN / shards
+
+
+def _kept(known: Known, pools: Pools) -> Floats:
+    """Return how many tuples of each shard are among those that each pool, were it one for all shards, would keep.
+
+    A key holds as many tuples as arrive in a span. What a tuple is worth is its key's share of the arrivals of the
+    other side, as for PROB; keys that came too seldom to tell are all worth their mean, whatever their shard.
+    """
+    shards = known.rest.shape[1]
+    homes = shard_of(known.codes, shards)
+    seldom = known.counts.max(axis=0) < SURE
+    keys = known.rest[:, :, 1].sum(axis=1).max() + seldom.sum()
+    rows = known.rest[:, :, 0] + [np.bincount(homes[seldom], one[seldom], shards) for one in known.counts]
+    mean = rows.sum(axis=1) / max(keys, 1)
+    came, homes = known.counts[:, ~seldom], homes[~seldom]
+    total = came.sum(axis=1) + rows.sum(axis=1)
+    asked = []
+    for side in range(2):
+        other = 1 - side
+        worth = np.append(np.maximum(came[other], mean[other]), mean[other]) / max(total[other], 1e-300)
+        amount = np.append(came[side], rows[side].sum()) * pools.span[side] / known.ticks
+        asked.append((worth, amount))
+    limit = [size / known.row_size if pools.in_bytes else size for size in pools.limit]
+    if pools.shared:
+        worth, amount = (np.concatenate(both) for both in zip(*asked, strict=True))
+        held = np.split(_filled(worth, amount, limit[0], pools), 2)
+    else:
+        held = [_filled(*one, limit[side], pools) for side, one in enumerate(asked)]
+    kept = [
+        np.bincount(homes, mine[:-1], shards) + mine[-1] * rows[side] / max(rows[side].sum(), 1e-300)
+        for side, mine in enumerate(held)
+    ]
+    return np.sum(kept, axis=0, keepdims=True) if pools.shared else np.stack(kept)
+
+
+def _filled(worth: Floats, amount: Floats, limit: float, pools: Pools) -> Floats:
+    """Return how many tuples of each key a pool keeps: those that are worth most, if that is how it chooses."""
+    if not pools.by_key:
+        return amount
+    order = np.argsort(-worth, kind="stable")
+    before = np.concatenate([[0], np.cumsum(amount[order])[:-1]])
+    kept = np.empty_like(amount)
+    kept[order] = np.clip(limit - before, 0, amount[order])
+    return kept
