@@ -35,6 +35,7 @@ def join(  # noqa: PLR0913 - the one front door
     shards: int | None = None,
     seed: int = 0,
     how: str = "inner",
+    event_time: str | None = None,
 ) -> Any:
     """Join two streams over a sliding window, inside a memory budget.
 
@@ -61,6 +62,8 @@ def join(  # noqa: PLR0913 - the one front door
             ``spark.sql.shuffle.partitions``.
         seed: for policies that draw lots.
         how: "inner"; others are refused, since after shedding a null row could be false.
+        event_time: the name of a column to add, last: the time of the pair, which is that of its later row. On
+            streams of Spark it carries the watermark, so that windowed aggregations work on the joined rows.
 
     Returns:
         The joined rows, of the same kind as `left`: keys first and once (unless `on` names pairs), then the left

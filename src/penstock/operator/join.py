@@ -210,6 +210,12 @@ class Join:
             combined = COMBINED[self._settings.combine](*values)
             self._importance += float(combined.sum())
             columns.append(pa.array(combined))
+        if self._settings.event_time is not None:
+            times = [
+                bound.clock.values(self._payload[side].take(numbers, [name])[name], "time")
+                for side, (numbers, name) in enumerate(zip((left, right), bound.time, strict=True))
+            ]
+            columns.append(bound.clock.column(np.maximum(*times)))
         cast = [
             column if column.type == wanted.type else column.cast(wanted.type)
             for column, wanted in zip(columns, bound.schema, strict=True)

@@ -57,6 +57,7 @@ class Settings:
     shards: int | None = None
     seed: int = 0
     how: str = "inner"
+    event_time: str | None = None
     chosen: Policy = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +69,8 @@ class Settings:
             raise InputError("shards", repr(self.shards), "give at least 1, or None")
         if self.per_key is not None and (isinstance(self.per_key, bool) or int(self.per_key) < 1):
             raise BudgetError("per_key", repr(self.per_key), "give at least 1 row a key and side, or None")
+        if not (self.event_time is None or (isinstance(self.event_time, str) and self.event_time)):
+            raise ColumnError("event_time", repr(self.event_time), "give the name of a column to be added, or None")
         if self.combine not in COMBINE:
             raise InputError("combine", repr(self.combine), f"give one of {', '.join(map(repr, COMBINE))}")
         object.__setattr__(self, "chosen", resolve(self.policy))
@@ -282,12 +285,15 @@ class Bound:
             [name for name in self.schemas[side].names if not (self.using and name in self.keys[side])]
             for side in range(2)
         ]
-        taken = {name for name, _, _ in shown} | ({"importance"} if self.importance else set())
+        added = ["importance"] * bool(self.importance)
+        if self.settings.event_time is not None:
+            added.append(self.settings.event_time)
+        taken = {name for name, _, _ in shown} | set(added)
         clash = set(sources[0]) & set(sources[1])
         for side in range(2):
             marked = clash | taken
             shown += [(f"{name}_{SIDES[side]}" if name in marked else name, side, name) for name in sources[side]]
-        names = [name for name, _, _ in shown]
+        names = [*(name for name, _, _ in shown), *added]
         for name in names:
             if names.count(name) > 1:
                 raise ColumnError("result", f"two columns named {name!r}", "rename one before the join")
@@ -300,6 +306,8 @@ class Bound:
             fields.append(pa.field(name, kind.type, kind.nullable))
         if self.importance:
             fields.append(pa.field("importance", pa.float64()))
+        if self.settings.event_time is not None:
+            fields.append(pa.field(self.settings.event_time, self.clock.type))
         return shown, pa.schema(fields)
 
 

@@ -52,6 +52,9 @@ def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] =
         session.check(left.sparkSession)
         arguments["lateness"] = _lateness(settings, left, right)
     bound = Bound(Settings(**arguments), *schemas)
+    if streaming[0] and bound.by_rows and settings.event_time is not None:
+        want = "windows in rows give pairs once the watermark has passed them: they have no event time; leave it None"
+        raise InputError("event_time", repr(settings.event_time), want)
     _told_apart(bound, left.sparkSession)
     shards = _shards(settings, bound, left.sparkSession)
     task = Task(arguments, schemas, shares(settings, shards), wanted)
@@ -172,5 +175,6 @@ def _streamed(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
             outputStructType=from_arrow_schema(output_schema(bound.schema)),
             outputMode="Append",
             timeMode="EventTime",
+            eventTimeColumnName=bound.settings.event_time or "",
         )
     )

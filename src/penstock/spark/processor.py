@@ -48,8 +48,10 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             unpacked(engine.bound, side, [data for at, count, data in blobs if at == side and count])
             for side in range(2)
         ]
-        # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it.
-        entry = entry_of(sides[0], sides[1], _bar(head.watermark), self._share(identity, engine.bound, blobs))
+        # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it; rows
+        # that carry event time on must be past the one of this micro-batch.
+        judge = head.watermark if engine.bound.settings.event_time is None else watermark
+        entry = entry_of(sides[0], sides[1], _bar(judge), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
         beside = {}
         if ARCHIVE in self.task.wanted:
@@ -95,7 +97,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         self.store.commit(head)
         books = books_of(engine.report())
         cache.leave(_name(head, identity), head.stamp, engine)
-        return _frames(output(engine.bound, joined, books, beside))
+        return _frames(output(engine.bound, joined, books, beside, now=_bar(head.watermark) + MILLISECOND))
 
     def _share(self, identity: int, bound: Bound, blobs: list[tuple[int, int, bytes]]) -> tuple[Any, Any] | None:
         """Return this shard's share of the budget from now on, given what came to all shards."""

@@ -96,9 +96,17 @@ def output_schema(result: pa.Schema) -> pa.Schema:
 
 
 def output(
-    bound: Bound, joined: list[pa.Table], books: str | None, beside: dict[int, pa.Table] | None = None
+    bound: Bound,
+    joined: list[pa.Table],
+    books: str | None,
+    beside: dict[int, pa.Table] | None = None,
+    *,
+    now: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Return joined rows, the books of the shard after them, and rows of other kinds beside them."""
+    """Return joined rows, the books of the shard after them, and rows of other kinds beside them.
+
+    Rows of other kinds have no values but `now`, for Spark, in the column that carries event time.
+    """
     schema = output_schema(bound.schema)
     for table in joined:
         rows = table.num_rows
@@ -110,7 +118,12 @@ def output(
         starts = range(0, table.num_rows, OUTPUT_ROWS)
         more += [(kind, None, saving.to_ipc(table[at : at + OUTPUT_ROWS])) for at in starts]
     if more:
-        nothing = [pa.nulls(len(more), field.type) for field in bound.schema]
+        nothing = [
+            pa.array([now] * len(more), field.type)
+            if field.name == bound.settings.event_time
+            else pa.nulls(len(more), field.type)
+            for field in bound.schema
+        ]
         columns = [
             pa.array(column, schema.field(name).type)
             for name, column in zip((KIND, BOOK_COLUMN, DATA), zip(*more, strict=True), strict=True)
