@@ -35,13 +35,18 @@ def report_of(query: Any) -> Report:
         InputError: if there is none yet, or more than one join.
     """
     for progress in reversed(query.recentProgress):
-        known = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
+        known = reports_in(progress)
         if len(known) > 1:
             raise InputError("query", f"{len(known)} joins in one query", "report on queries with one join each")
-        for totals in known:
-            if totals.get("pairs") is not None:
-                return _folded(totals)
+        if known:
+            return known[0]
     raise InputError("query", "no micro-batch of a join that has ended", "wait for the first one")
+
+
+def reports_in(progress: Any) -> list[Report]:
+    """Return the reports of the joins that a micro-batch's progress tells of."""
+    observed = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
+    return [_folded(totals) for totals in observed if totals.get("pairs") is not None]
 
 
 def _observed(row: Any) -> dict[str, Any]:
