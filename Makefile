@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos lint types bench docs clean
+.PHONY: help demo test test-chaos lint types bench bench-spark docs clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -36,8 +36,16 @@ types: $(READY) ## mypy, strict
 bench: $(READY) ## measure speed and memory; writes benchmarks/results.json and the tables made from it
 	$(BIN)/python -m benchmarks
 
+FLINK := .venv-flink/bin/python
+$(FLINK):
+	$(PYTHON) -m venv .venv-flink
+	$(FLINK) -m pip install --quiet --disable-pip-version-check 'apache-flink>=2.1,<3'
+
+bench-spark: $(READY) $(FLINK) ## measure the join on a local Spark beside its peers (installs Flink beside it)
+	PENSTOCK_FLINK_PYTHON=$(FLINK) $(BIN)/python -m benchmarks.spark
+
 docs: $(READY) ## rewrite the generated tables in README.md and docs/
 	$(BIN)/python -m benchmarks.tables
 
 clean: ## remove the local environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-flink .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,7 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESULTS = Path(__file__).with_name("results.json")
+SPARK_RESULTS = Path(__file__).with_name("spark.json")
 CASES = ("sparse", "dense")
+SPARK = {
+    "penstock": "Penstock, exact",
+    "bounded": "Penstock, `prob`, a quarter of the memory",
+    "pass": "a shuffle and a pass through Python, no join",
+    "spark heap": "Spark's own join, state in the heap",
+    "spark rocks": "Spark's own join, state in RocksDB",
+    "flink": "Flink SQL, interval join (whole job, from CSV)",
+    "duckdb": "DuckDB in a loop",
+    "polars": "Polars in a loop",
+}
+GROWN = {"batch": "a micro-batch", "state_bytes": "state", "worker_bytes": "largest Python worker"}
 LOOPS = {"penstock": "Penstock, exact", "polars": "Polars in a loop", "duckdb": "DuckDB in a loop"}
 
 
@@ -90,6 +102,47 @@ def memory_table(memory: list[dict[str, Any]]) -> str:
     return table("memory at M = 10⁶, 100-byte payload", head, rows)
 
 
+def spark_table(results: dict[str, Any]) -> str:
+    """Return how fast joins on a local Spark are, beside others."""
+    rows = []
+    for name, label in SPARK.items():
+        cells = [label]
+        for case in CASES:
+            runs = results["joins"][case]
+            run = runs[name]
+            if run is None:
+                cells += ["not measured", ""]
+                continue
+            speed, ours = (one["rows"] / one["seconds"] for one in (run, runs["penstock"]))
+            cells += [f"{speed:,.0f} rows/s", "" if name == "penstock" else f"{speed / ours:.2f}"]
+        rows.append(cells)
+    head = ["sparse keys", "of exact", "dense keys", "of exact"]
+    joins = table(f"join on Spark {results['spark']}, two cores", head, rows)
+    grown = []
+    for name, label in (("penstock", "Penstock, 10,000 rows"), ("spark heap", "Spark's own")):
+        runs = [entry for entry in results["growth"] if entry["join"] == name]
+        for kind, unit, size in (("batch", "s", 1), ("state_bytes", "MB", 1e6), ("worker_bytes", "MB", 1e6)):
+            if name == "penstock" or kind != "worker_bytes":
+                cells = [f"{entry[kind] / size:,.2f} {unit}" for entry in runs]
+                grown.append([f"{label}: {GROWN[kind]}", *cells, f"{runs[-1][kind] / runs[0][kind]:.2f}x"])
+    spans = [f"span {entry['span']:,}" for entry in results["growth"] if entry["join"] == "penstock"]
+    growth = table("growth with the span", [*spans, "growth"], grown)
+    start = f"From `.start()` to the first row, in a fresh session with a warm cache: {results['start']:.1f} s."
+    return f"{joins}\n\n{growth}\n\n{start}"
+
+
+def shares_table(results: dict[str, Any]) -> str:
+    """Return the recall of budgets shared out evenly, of moving ones, and of one pool."""
+    rows = [
+        [
+            f"{entry['relation']}, Zipf {entry['skew']}, {entry['shards']} shards",
+            *(f"{entry[name]:.1%}" for name in ("even", "moving", "one")),
+        ]
+        for entry in results["shares"]
+    ]
+    return table("recall of `prob`, 1,000 rows", ["even shares", "moving shares", "one pool"], rows)
+
+
 def table(title: str, head: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table; all columns but the first are numbers."""
     lines = [[title, *head], ["---", *["--:"] * len(head)], *rows]
@@ -101,6 +154,11 @@ def write_all() -> None:
     registry_tables.main()
     if RESULTS.exists():
         registry_tables.write(ROOT / "README.md", "speed", speed_table(json.loads(RESULTS.read_text())))
+    if SPARK_RESULTS.exists():
+        known = json.loads(SPARK_RESULTS.read_text())
+        registry_tables.write(ROOT / "README.md", "spark", spark_table(known))
+        registry_tables.write(ROOT / "docs" / "spark.md", "spark", spark_table(known))
+        registry_tables.write(ROOT / "docs" / "spark.md", "shares", shares_table(known))
 
 
 if __name__ == "__main__":

@@ -112,8 +112,8 @@ def _follow(query: Any, feeder: threading.Thread, watch: Watch | None) -> None:
 
 
 @contextlib.contextmanager
-def local_spark() -> Iterator[Any]:
-    """Start a Spark of one's own on this machine, its log in a file, and end it afterwards.
+def local_spark(memory: str = MEMORY) -> Iterator[Any]:
+    """Start a Spark of one's own on this machine, with so much memory, its log in a file; end it afterwards.
 
     Raises:
         SessionError: if it does not start; with the end of its log.
@@ -125,7 +125,7 @@ def local_spark() -> Iterator[Any]:
     options = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": MEMORY,
+        "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder),
