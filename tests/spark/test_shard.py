@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -65,45 +66,69 @@ def test_a_shard_equals_the_embedded_engine() -> None:
     assert len(rows) == len(set(rows)) == wanted.table.num_rows > 0
 
 
+def files(engines: Path) -> list[Path]:
+    """Return the files of all engines that nobody has taken."""
+    return [path for engine in left_behind(engines) for path in engine.iterdir()]
+
+
+def left_behind(engines: Path) -> list[Path]:
+    return [path for path in engines.iterdir() if path.is_dir() and "." not in path.name]
+
+
 def lost(engines: Path) -> None:
-    for path in engines.iterdir():
+    for path in left_behind(engines):
+        shutil.rmtree(path)
+
+
+def without_head(engines: Path) -> None:
+    for path in left_behind(engines):
+        (path / cache.HEAD).unlink(missing_ok=True)
+
+
+def some_lost(engines: Path) -> None:
+    for path in files(engines)[::5]:
         path.unlink()
 
 
 def cut_off(engines: Path) -> None:
-    for path in engines.iterdir():
+    for path in files(engines):
         os.truncate(path, path.stat().st_size // 2)
 
 
 def emptied(engines: Path) -> None:
-    for path in engines.iterdir():
+    for path in files(engines):
         os.truncate(path, 0)
 
 
 def flipped(engines: Path) -> None:
-    for path in engines.iterdir():
-        data = bytearray(path.read_bytes())
+    """Change a bit in one of an engine's files, another one each time."""
+    for path in left_behind(engines):
+        inside = sorted(path.iterdir())
+        one = inside[hash(path.stat().st_mtime_ns) % len(inside)]
+        data = bytearray(one.read_bytes())
         data[len(data) // 2] ^= 1
-        path.write_bytes(bytes(data))
+        one.write_bytes(bytes(data))
 
 
 def swapped(engines: Path) -> None:
     """Put the engine of an earlier micro-batch in the place of the last one."""
-    for path in engines.iterdir():
-        older = engines.parent / "older"
-        newest = path.read_bytes()
-        path.write_bytes(older.read_bytes() if older.exists() else newest)
-        older.write_bytes(newest)
+    older = engines.parent / "older"
+    for path in left_behind(engines):
+        newest = engines.parent / "newest"
+        shutil.copytree(path, newest)
+        if older.exists():
+            shutil.rmtree(path)
+            shutil.move(older, path)
+        shutil.move(newest, older)
 
 
 def in_the_way(engines: Path) -> None:
-    for path in list(engines.iterdir()):
-        if path.is_file():
-            path.unlink()
-            path.mkdir()
+    for path in left_behind(engines):
+        shutil.rmtree(path)
+        path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [lost, cut_off, emptied, flipped, swapped, in_the_way])
+@pytest.mark.parametrize("damage", [lost, without_head, some_lost, cut_off, emptied, flipped, swapped, in_the_way])
 @pytest.mark.parametrize(
     "arguments", [BOUNDED, {}, {"window": pen.rows(25), **BOUNDED}], ids=["prob", "exact", "rows"]
 )
@@ -144,11 +169,7 @@ def test_the_file_alone_carries_an_engine_on(engines: Path, monkeypatch: pytest.
     assert rows == wanted
     assert len(taken) == BATCHES - 3
     assert all(engine is not None for engine in taken)
-    assert len(heads(engines)) == 2  # one for each join: this one and the undisturbed
-
-
-def heads(engines: Path) -> list[Path]:
-    return [path for path in engines.iterdir() if "." not in path.name]
+    assert len(left_behind(engines)) == 2  # one for each join: this one and the undisturbed
 
 
 def left(rows: int = 0) -> pen.Join:
@@ -162,7 +183,7 @@ def left(rows: int = 0) -> pen.Join:
 def test_an_engine_is_taken_once(engines: Path) -> None:
     """Two attempts at one micro-batch do not change the same arrays; one that fails leaves nothing half changed."""
     left(50)
-    assert heads(engines)
+    assert left_behind(engines)
     assert cache.take("one", "stamp") is not None
     assert cache.take("one", "stamp") is None
 
@@ -198,12 +219,12 @@ def test_what_is_written_grows_with_the_rows_that_come_and_not_with_those_held(
         assert engine is not None
         engine.push(left=whole[at * size : (at + 1) * size])
         cache.leave("one", str(at), engine)
-        for path in engines.iterdir():
+        for path in files(engines):
             status = path.stat()
             if (path.name, status.st_ino) not in seen:
                 seen.add((path.name, status.st_ino))
                 written += status.st_size
-        held = sum(path.stat().st_size for path in engines.iterdir())
+        held = sum(path.stat().st_size for path in files(engines))
         engine = cache.take("one", str(at))
     assert written < 6 * held  # an engine written whole each time would be some 20 times that of the last one
 
@@ -418,7 +439,7 @@ def test_an_engine_that_cannot_be_left_leaves_nothing(engines: Path, monkeypatch
     def full(path: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, f"no room to put {path} in the place of {target}")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(Path, "rename", full)
     assert undisturbed() == wanted
     assert list(engines.iterdir()) == []
 
@@ -431,4 +452,4 @@ def test_files_that_nobody_used_for_a_day_go(engines: Path) -> None:
     os.utime(old, (0, 0))
     played(shard, range(1, 2))
     assert not old.exists()
-    assert len(heads(engines)) == 1
+    assert len(left_behind(engines)) == 1

@@ -1,11 +1,11 @@
 """Keep the engines of shards on the worker's host between micro-batches.
 
-A shard's next micro-batch runs in any of a host's Python processes, so engines are left in files: a process that
-kept them in its memory would in time hold a stale copy of every shard. The large arrays of an engine are files that
-the process maps and changes in place, so a micro-batch writes what is new and not what is held; the rest is a small
-*head* that names them. Whoever takes an engine takes its head away, for nobody else may change the same arrays.
-What is found counts only if it is whole, as it was left, and its stamp is the one in the state store: a lost, stale
-or damaged file costs time and nothing else.
+A shard's next micro-batch runs in any of a host's Python processes, so engines are left on disk, in a folder each: a
+process that kept them in its memory would in time hold a stale copy of every shard. The large arrays of an engine are
+files that the process maps and changes in place, so a micro-batch writes what is new and not what is held; the rest
+is a small *head* that names them. Whoever takes an engine moves its folder away, for nobody else may change the same
+arrays. What is found counts only if it is whole, as it was left, and its stamp is the one in the state store: a lost,
+stale or damaged file costs time and nothing else.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ import json
 import mmap
 import os
 import pickle
+import shutil
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,6 +33,7 @@ from penstock.spark import frames
 
 FORGET = 86_400.0  # seconds after which a file nobody used may go
 SMALL = 1 << 14  # bytes; arrays up to this size are part of the head
+HEAD = "head"
 LINE = 64  # bytes; where arrays begin in a file
 SHARED = Path("/dev/shm")  # noqa: S108 - one folder a user, closed to others
 ROOM = 1 << 30  # bytes of memory-backed disk that are enough for engines; containers often have far less
@@ -42,9 +43,10 @@ DAMAGED = (OSError, StateError, KeyError, TypeError, ValueError, AttributeError,
 
 @dataclass
 class Files:
-    """The files that hold the arrays of an engine, as this process has mapped or written them."""
+    """The files that hold the arrays of an engine."""
 
-    maps: dict[str, mmap.mmap] = field(default_factory=dict)
+    folder: Path
+    maps: list[mmap.mmap] = field(default_factory=list)  # held, so that nothing else gets their addresses
     places: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)  # address, length -> file, offset
 
 
@@ -63,41 +65,46 @@ def folder() -> Path:
 def take(name: str, stamp: str) -> Join | None:
     """Return the engine left under a name if it has this stamp, and take it away. O(files), not O(rows held)."""
     home = folder()
-    mine = home / f"{name}.{uuid.uuid4().hex}"
-    try:
-        if not closed(home):
-            return None
-        (home / name).rename(mine)
-        parts = frames.from_bytes(mine.read_bytes())
-        head = json.loads(parts["head"])
-        return _engine(home, head, parts["engine"]) if [head["stamp"], head["maker"]] == [stamp, MAKER] else None
-    except DAMAGED:
-        return None
-    finally:
-        with contextlib.suppress(OSError):
-            mine.unlink()
+    mine = home / _fresh(name)
+    engine = None
+    with contextlib.suppress(*DAMAGED):
+        if closed(home):
+            (home / name).rename(mine)
+            engine = _engine(mine, stamp)
+    if engine is None:
+        _remove(mine)
+    return engine
 
 
 def leave(name: str, stamp: str, engine: Join) -> None:
     """Leave an engine for whoever runs the shard's next micro-batch; a full or missing disk is no reason to fail.
 
-    Cost: O(files + bytes of the arrays that are new since it was taken).
+    It must not be used any more. Cost: O(files + bytes of the arrays that are new since it was taken).
     """
     home = folder()
-    used: set[str] = set()
     with contextlib.suppress(OSError):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not closed(home):
-            return
-        data, buffers = _pickled(engine)
-        places = _written(home, name, _files.get(engine, Files()), buffers)
-        files = _sealed(home, {file for file, _, _ in places})
-        head = {"stamp": stamp, "maker": MAKER, "places": places, "files": files}
-        fresh = home / f"{name}.{uuid.uuid4().hex}"
-        fresh.write_bytes(frames.to_bytes({"head": json.dumps(head).encode(), "engine": data}))
-        fresh.replace(home / name)
-        used = set(files)
-    _tidy(home, name, used)
+        if closed(home):
+            mine = _files.setdefault(engine, Files(home / _fresh(name)))
+            mine.folder.mkdir(exist_ok=True)
+            data, buffers = _pickled(engine)
+            places = _written(mine, buffers)
+            files = _sealed(mine.folder, {file for file, _, _ in places})
+            for path in mine.folder.iterdir():
+                if path.name not in files:
+                    path.unlink()
+            head = {"stamp": stamp, "maker": MAKER, "places": places, "files": files}
+            whole = frames.to_bytes({"head": json.dumps(head).encode(), "engine": data})
+            (mine.folder / HEAD).write_bytes(whole)
+            with contextlib.suppress(FileNotFoundError):  # another attempt may have left one
+                (home / name).rename(home / _fresh(name))
+            mine.folder.rename(home / name)
+    _tidy(home, name)
+
+
+def _fresh(name: str) -> str:
+    """Return the name of an engine's folder while it is nobody else's."""
+    return f"{name}.{uuid.uuid4().hex}"
 
 
 def _pickled(engine: Join) -> tuple[bytes, list[memoryview]]:
@@ -114,20 +121,20 @@ def _pickled(engine: Join) -> tuple[bytes, list[memoryview]]:
     return cloudpickle.dumps(engine, protocol=5, buffer_callback=aside), buffers
 
 
-def _written(home: Path, name: str, known: Files, buffers: Iterable[memoryview]) -> list[tuple[str, int, int]]:
+def _written(mine: Files, buffers: Iterable[memoryview]) -> list[tuple[str, int, int]]:
     """Write the arrays that are in no file yet, and return file, offset and length of each.
 
     Columns that came together go together, into one file; an array of the core, which may be replaced on its own
     when it grows, has a file of its own.
     """
-    columns = f"{name}.{uuid.uuid4().hex}"
-    places = dict(known.places)
+    columns = uuid.uuid4().hex
+    places = dict(mine.places)
     found = []
     for buffer in buffers:
         where = _where(buffer)
         if where not in places:
-            file = f"{name}.{uuid.uuid4().hex}" if isinstance(buffer.obj, np.ndarray) else columns
-            with (home / file).open("ab") as sink:
+            file = uuid.uuid4().hex if isinstance(buffer.obj, np.ndarray) else columns
+            with (mine.folder / file).open("ab") as sink:
                 sink.write(bytes(-sink.tell() % LINE))
                 places[where] = file, sink.tell()
                 sink.write(buffer)
@@ -145,20 +152,25 @@ def _sealed(home: Path, files: Iterable[str]) -> dict[str, tuple[int, int]]:
     return sealed
 
 
-def _engine(home: Path, head: dict[str, Any], data: bytes) -> Join | None:
-    """Return the engine that a head describes, over its files; None if one is not as it was left."""
-    mapped = Files()
+def _engine(home: Path, stamp: str) -> Join | None:
+    """Return the engine in a folder, over its files; None if it is another, or one is not as it was left."""
+    parts = frames.from_bytes((home / HEAD).read_bytes())
+    head = json.loads(parts["head"])
+    if [head["stamp"], head["maker"]] != [stamp, MAKER]:
+        return None
+    mapped: dict[str, mmap.mmap] = {}
     for file, seal in head["files"].items():
         with (home / file).open("r+b") as source:
             status = os.fstat(source.fileno())
             if [status.st_size, status.st_mtime_ns] != seal:
                 return None
-            mapped.maps[file] = mmap.mmap(source.fileno(), 0)
-    views = [memoryview(mapped.maps[file])[start : start + size] for file, start, size in head["places"]]
-    engine: Join = pickle.loads(data, buffers=views)  # noqa: S301 - its checksum held, in a folder only we write to
-    for view, (file, start, _) in zip(views, head["places"], strict=True):
-        mapped.places[_where(view)] = file, start
-    _files[engine] = mapped
+            mapped[file] = mmap.mmap(source.fileno(), 0)
+    views = [memoryview(mapped[file])[start : start + size] for file, start, size in head["places"]]
+    engine: Join = pickle.loads(  # noqa: S301 - its checksum held, in a folder only we write to
+        parts["engine"], buffers=views
+    )
+    places = {_where(view): (file, start) for view, (file, start, _) in zip(views, head["places"], strict=True)}
+    _files[engine] = Files(home, list(mapped.values()), places)
     return engine
 
 
@@ -177,15 +189,18 @@ def _size(home: Path) -> int:
     return disk.f_blocks * disk.f_frsize
 
 
-def _tidy(home: Path, name: str, used: set[str]) -> None:
-    """Remove the files of an engine that are not part of it any more, and what queries that are gone have left."""
+def _tidy(home: Path, name: str) -> None:
+    """Remove what attempts that failed have left of an engine, and what queries that are gone have."""
     bar = time.time() - FORGET
-    for path in _files_in(home):
-        with contextlib.suppress(OSError):
-            if (path.name.startswith(f"{name}.") and path.name not in used) or path.stat().st_mtime < bar:
-                path.unlink()
-
-
-def _files_in(home: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
-        yield from home.iterdir()
+        for path in home.iterdir():
+            if path.name.startswith(f"{name}.") or path.stat().st_mtime < bar:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
