@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESULTS = Path(__file__).with_name("results.json")
+ORDERS = Path(__file__).with_name("planner.json")
 CASES = ("sparse", "dense")
 LOOPS = {"penstock": "Penstock, exact", "polars": "Polars in a loop", "duckdb": "DuckDB in a loop"}
 
@@ -90,6 +91,33 @@ def memory_table(memory: list[dict[str, Any]]) -> str:
     return table("memory at M = 10⁶, 100-byte payload", head, rows)
 
 
+def orders_table(sizes: list[dict[str, Any]]) -> str:
+    """Return how orders of random joins compare with the cheapest, by number of streams."""
+    rows = [
+        [
+            f"{size['streams']} streams, {size['settings']} settings",
+            f"{size['planner']['worst']:.2f}x",
+            f"{size['planner']['seconds'] * 1e3:.1f} ms",
+            f"{size['heuristic']['found']:.0%}",
+            *(f"{size['heuristic'][name]:.2f}x" for name in ("mean", "worst")),
+            f"{size['greedy']['worst']:,.1f}x",
+            *(f"{size[name]:,.1f}x" for name in ("average_order", "worst_order")),
+        ]
+        for size in sizes
+    ]
+    head = [
+        "planner, worst",
+        "planner, longest",
+        "heuristic finds it",
+        "heuristic, mean",
+        "heuristic, worst",
+        "not augmented, worst",
+        "average order",
+        "worst order",
+    ]
+    return table("cost, as a multiple of the cheapest order's", head, rows)
+
+
 def table(title: str, head: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table; all columns but the first are numbers."""
     lines = [[title, *head], ["---", *["--:"] * len(head)], *rows]
@@ -101,6 +129,8 @@ def write_all() -> None:
     registry_tables.main()
     if RESULTS.exists():
         registry_tables.write(ROOT / "README.md", "speed", speed_table(json.loads(RESULTS.read_text())))
+    if ORDERS.exists():
+        registry_tables.write(ROOT / "docs" / "planner.md", "orders", orders_table(json.loads(ORDERS.read_text())))
 
 
 if __name__ == "__main__":

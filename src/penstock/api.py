@@ -9,12 +9,16 @@ from penstock.engine import compare as comparing
 from penstock.engine import pump
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
-from penstock.operator.join import Join, settings_of
+from penstock.operator.join import Join, as_table, settings_of
+from penstock.planner import plan as planning
+from penstock.planner import statistics
+from penstock.planner.plan import Plan
+from penstock.planner.statistics import Stream
 from penstock.policies import registry
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
-from penstock.streams.times import Rows
+from penstock.streams.times import Every, Rows
 
 
 def join(  # noqa: PLR0913 - the one front door
@@ -311,16 +315,126 @@ def rows(count: int) -> Rows:
     return Rows(count)
 
 
+def every(interval: Any) -> Every:
+    """Make a lazy re-evaluation: results are computed once in an interval, not at every arrival.
+
+    Parameters:
+        interval: a number, or a span such as "5 seconds".
+
+    Examples:
+        >>> import penstock as pen
+        >>> str(pen.every("5 seconds"))
+        'every 5 seconds'
+
+    References: golab2003 §1, §3.3.
+    """
+    return Every(interval)
+
+
+def plan(  # noqa: PLR0913 - one front door
+    streams: Sequence[Stream] | Mapping[str, Any],
+    *,
+    join: str = "nested",
+    evaluation: Any = "eager",
+    order: Any = None,
+    algorithm: str = "auto",
+    memory: int | None = None,
+    selectivity: Mapping[tuple[str, str], float] | None = None,
+    on: Any = None,
+    time: str | None = None,
+    windows: Any = None,
+) -> Plan:
+    """Say in which order several windows are best joined, and what that costs.
+
+    The idea: new tuples of a stream go through nested loops over the other windows; an order that lets few
+    intermediate results through to the inner loops is cheap. Costs are comparisons per unit of time.
+
+    Parameters:
+        streams: ``pen.Stream(...)`` for each, 2 to 12; or samples by name, Arrow tables or pandas DataFrames of the
+            same period, with `on`, `time` and `windows`.
+        join: "nested" (indexes are not used), or "hash": windows with `buckets` are indexed, the others scanned.
+        evaluation: "eager", or ``pen.every(...)``: results once in an interval.
+        order: None: the cheapest; "heuristic": what the paper's heuristic finds; names, the outermost loop first; or
+            such an order for the new tuples of each stream, by name.
+        algorithm: "eager" or "lazy": new tuples outermost, then one global order; "naive": one order throughout;
+            "general": an order for the new tuples of each stream; "auto": "eager", or "general" when evaluation is
+            lazy.
+        memory: hash buckets to share out over all windows; a window without an index counts as one.
+        selectivity: for joins on different attributes, {(name, name): share of pairs that match}; an order then
+            joins each stream with one before it.
+        on: for samples: a column, a list of columns, or a join graph {(name, name): column or (column, column)}.
+        time: for samples: the time column. Timestamps give rates per second, ticks per tick.
+        windows: for samples: one window for all, or one for each by name.
+
+    Returns:
+        The plan: ``order``, ``cost``, ``parts`` (C_i, L_i, G_i or H_i), ``orders`` (the loops for the new tuples of
+        each stream), and ``costs()``, all orders with their costs, for up to 9 streams. Printed, it shows the tree
+        and the loops.
+
+    Cost: the cheapest order is found in O(n^2 2^n).
+
+    Examples:
+        >>> import penstock as pen
+        >>> streams = [
+        ...     pen.Stream("S1", rate=10, window=100, distinct=500),
+        ...     pen.Stream("S2", rate=1, window=100, distinct=50),
+        ...     pen.Stream("S3", rate=1, window=200, distinct=40),
+        ...     pen.Stream("S4", rate=3, window=100, distinct=5),
+        ... ]
+        >>> best = pen.plan(streams)
+        >>> best.order, best.cost
+        (('S1', 'S2', 'S3', 'S4'), 16000.0)
+        >>> pen.plan(streams, order=["S2", "S1", "S3", "S4"]).cost
+        19600.0
+
+    References: golab2003 §4, §5, Appendix A.
+    """
+    if isinstance(streams, Mapping):
+        streams, selectivity = _measured(streams, on=on, time=time, windows=windows, selectivity=selectivity)
+    else:
+        for name, given in (("on", on), ("time", time), ("windows", windows)):
+            if given is not None:
+                raise InputError(name, repr(given), "it is for samples: give tables by name instead of pen.Stream")
+    return planning.make(
+        streams,
+        join=join,
+        every=statistics.interval(evaluation),
+        order=order,
+        algorithm=algorithm,
+        memory=memory,
+        selectivity=selectivity,
+    )
+
+
+def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> statistics.Measured:
+    for name, value in given.items():
+        if value is None:
+            raise InputError(name, "nothing", "samples need on=, time= and windows=")
+    if selectivity is not None:
+        raise InputError("selectivity", repr(selectivity), "it is measured on samples: leave it None")
+    tables = {}
+    for name, rows in samples.items():
+        table = as_table(rows, name)
+        if table is None:
+            raise InputError(name, "None", "give an Arrow table or a pandas DataFrame")
+        tables[name] = table
+    return statistics.measured(tables, **given)
+
+
 __all__ = [
     "Join",
+    "Plan",
     "Policy",
     "Report",
     "Result",
+    "Stream",
     "Table",
     "compare",
     "configure",
+    "every",
     "join",
     "joining",
+    "plan",
     "policies",
     "policy",
     "report",
