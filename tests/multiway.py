@@ -1,8 +1,8 @@
-"""Brute force for joins of several streams, in plain Python: the paper's recursive costs. Imports nothing of ours."""
+"""Brute force for several streams, in plain Python: all results, the paper's costs; imports nothing of ours."""
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import permutations
+from itertools import permutations, product
 from typing import NamedTuple
 
 Order = tuple[int, ...]
@@ -61,3 +61,45 @@ def least_cost(streams: Sequence[Known], algorithm: str, every: int | None) -> F
     return sum(
         (min(loop_cost(streams, order, source, every) for order in orders) for source in places), start=Fraction(0)
     )
+
+
+# --- results ------------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A row of one stream: its time, and a value for each of its key columns."""
+
+    ts: int
+    keys: tuple[object, ...]
+
+
+class Window(NamedTuple):
+    """So many ticks, or rows of the stream itself."""
+
+    span: int
+    by_rows: bool = False
+
+
+Edges = Sequence[tuple[int, int, int, int]]  # (stream, key column, stream, key column): values that must be equal
+
+
+def alive(stream: Sequence[Row], row: Row, window: Window, now: int) -> bool:
+    """Tell whether a row is in its window at a time: fewer ticks, or rows of its stream, than the span came after."""
+    if window.by_rows:
+        return sum(row.ts < other.ts <= now for other in stream) < window.span
+    return now - row.ts < window.span
+
+
+def all_results(streams: Sequence[Sequence[Row]], windows: Sequence[Window], edges: Edges) -> list[tuple[int, ...]]:
+    """Try every combination of rows: keys equal along all edges, each row alive at the newest one's time."""
+    found = []
+    for places in product(*(range(len(stream)) for stream in streams)):
+        rows = [stream[place] for stream, place in zip(streams, places, strict=True)]
+        now = max(row.ts for row in rows)
+        joined = all(
+            rows[one].keys[mine] is not None and rows[one].keys[mine] == rows[other].keys[theirs]
+            for one, mine, other, theirs in edges
+        )
+        if joined and all(alive(s, row, w, now) for s, row, w in zip(streams, rows, windows, strict=True)):
+            found.append(places)
+    return found

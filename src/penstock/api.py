@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine import compare as comparing
+from penstock.engine import multijoin as several
 from penstock.engine import pump
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
@@ -341,7 +342,7 @@ def plan(  # noqa: PLR0913 - one front door
     memory: int | None = None,
     selectivity: Mapping[tuple[str, str], float] | None = None,
     on: Any = None,
-    time: str | None = None,
+    time: Any = None,
     windows: Any = None,
 ) -> Plan:
     """Say in which order several windows are best joined, and what that costs.
@@ -363,7 +364,7 @@ def plan(  # noqa: PLR0913 - one front door
         selectivity: for joins on different attributes, {(name, name): share of pairs that match}; an order then
             joins each stream with one before it.
         on: for samples: a column, a list of columns, or a join graph {(name, name): column or (column, column)}.
-        time: for samples: the time column. Timestamps give rates per second, ticks per tick.
+        time: for samples: the time column, or one for each by name. Timestamps give rates per second, ticks per tick.
         windows: for samples: one window for all, or one for each by name.
 
     Returns:
@@ -406,6 +407,77 @@ def plan(  # noqa: PLR0913 - one front door
     )
 
 
+def multijoin(  # noqa: PLR0913 - one front door
+    streams: Mapping[str, Any],
+    *,
+    on: Any,
+    time: Any,
+    windows: Any,
+    order: Any = "auto",
+    evaluation: Any = "eager",
+    expiration: Any = "auto",
+    index: Any = "auto",
+    algorithm: str = "auto",
+    memory: Any = None,
+    policy: Any = "auto",
+    cross: bool = False,
+) -> Any:
+    """Join several streams over sliding windows at once, without intermediate state.
+
+    The idea: new rows of a stream go through nested loops over all other windows, in an order chosen from the rates
+    and distinct values of the streams. A result appears once, with its last row; each of its rows must be alive in
+    its own window at that time.
+
+    Parameters:
+        streams: Arrow tables or pandas DataFrames by name, 2 to 12, each in order of time.
+        on: a column or a list of columns common to all; or a join graph {(name, name): column, (column, column), or a
+            list of these}. Null keys join nothing.
+        time: the event-time column, or one for each stream by name.
+        windows: a span ("10 minutes"), ``pen.rows(400)`` or a number of ticks, for all or for each by name.
+        order: "auto": the cheapest; or as for ``penstock.plan``.
+        evaluation: "eager": at every tick; or ``pen.every(...)``. The results are the same.
+        expiration: "auto": when results are computed; "eager", or ``pen.every(...)``, at most as often as evaluation.
+        index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets; or one of
+            these for each stream by name.
+        algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``.
+        memory, policy: a memory budget; not available yet.
+        cross: whether a join graph may fall apart; its parts then meet as a cross product.
+
+    Returns:
+        The joined rows, of the same kind as the first stream: common keys first and once, then the other columns of
+        each stream; names that clash end in `_` and the stream's name.
+
+    Cost: one step for each row that a loop looks at; with indexes O(1 + intermediate results) per row.
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> seen = {name: pa.table({"ts": ts, "id": [7] * len(ts)}) for name, ts in
+        ...         {"a": [1, 4], "b": [2], "c": [3, 9]}.items()}
+        >>> pen.multijoin(seen, on="id", time="ts", windows=3).to_pylist()
+        [{'id': 7, 'ts_a': 1, 'ts_b': 2, 'ts_c': 3}, {'id': 7, 'ts_a': 4, 'ts_b': 2, 'ts_c': 3}]
+
+    References: golab2003 §3.
+    """
+    if memory is not None:
+        raise InputError("memory", repr(memory), "a budget for several streams is not available yet; leave it None")
+    if policy != "auto":
+        raise InputError("policy", repr(policy), "it goes with a memory budget, not available yet; leave it out")
+    if isinstance(streams, Mapping) and any(_is_spark(rows) for rows in streams.values()):
+        raise InputError("streams", "Spark DataFrames", "several streams are joined embedded only, so far")
+    settings = several.Settings(
+        on=on,
+        time=time,
+        windows=windows,
+        order=order,
+        evaluation=evaluation,
+        expiration=expiration,
+        index=index,
+        algorithm=algorithm,
+        cross=cross,
+    )
+    return several.run(streams, settings).table
+
+
 def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> statistics.Measured:
     for name, value in given.items():
         if value is None:
@@ -434,6 +506,7 @@ __all__ = [
     "every",
     "join",
     "joining",
+    "multijoin",
     "plan",
     "policies",
     "policy",

@@ -142,12 +142,26 @@ class Model:
         return joins
 
     def nests(self, algorithm: str, orders: Sequence[Order]) -> list[Order]:
-        """Return the loops for the new tuples of each stream, from one global order or one order for each."""
+        """Return the loops for the new tuples of each stream, from one global order or one order for each.
+
+        EAGER and LAZY put the new tuples first. Along a join graph the next is then the first in the order that is
+        joined with one before it.
+        """
         n = len(self.names)
         each = list(orders) * n if len(orders) == 1 else list(orders)
         if algorithm in {"naive", "general"}:
             return each
-        return [(source, *(place for place in order if place != source)) for source, order in enumerate(each)]
+        return [self._from(source, order) for source, order in enumerate(each)]
+
+    def _from(self, source: int, order: Order) -> Order:
+        nest, outside = [source], 1 << source
+        rest = [place for place in order if place != source]
+        while rest:
+            place = next((place for place in rest if self.connected[outside, place]), rest[0])
+            nest.append(place)
+            rest.remove(place)
+            outside |= 1 << place
+        return tuple(nest)
 
     def charges(self, nests: Sequence[Order]) -> Floats:
         """Return what the loops cost: (source of the new tuples, window)."""
@@ -195,11 +209,21 @@ def checked(streams: Any, selectivity: Selectivity | None) -> list[Stream]:
 
 
 def whole(names: Sequence[str], pairs: Sequence[tuple[str, str]], argument: str) -> None:
-    """Raise unless every stream is reached from the first along the edges of a join graph."""
-    reached = {names[0]}
-    while grown := {name for pair in pairs if reached & set(pair) for name in pair} - reached:
-        reached |= grown
-    apart = [name for name in names if name not in reached]
-    if apart:
-        got = f"no way from {names[0]} to {', '.join(apart)}"
+    """Raise unless a join graph hangs together."""
+    first, *others = parts_of(names, pairs)
+    if others:
+        got = f"no way from {first[0]} to {', '.join(name for part in others for name in part)}"
         raise InputError(argument, got, "join every stream with another, so that the graph is connected")
+
+
+def parts_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Return the parts of a join graph that hang together, each in the order of the names."""
+    parts: list[list[str]] = []
+    left = list(names)
+    while left:
+        reached = {left[0]}
+        while grown := {name for pair in pairs if reached & set(pair) for name in pair} - reached:
+            reached |= grown
+        parts.append([name for name in names if name in reached])
+        left = [name for name in left if name not in reached]
+    return parts

@@ -133,14 +133,14 @@ class _Sample:
         return max(1.0, float(np.mean(counts))) if counts else 1.0
 
 
-def measured(tables: Mapping[str, pa.Table], *, on: Any, time: str, windows: Any) -> Measured:
+def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any) -> Measured:
     """Measure rates and distinct values on a sample of each stream, all of the same period.
 
     Parameters:
         tables: the samples by name.
         on: a column or a list of columns common to all; or a join graph {(name, name): column}, where a pair of
             columns names one for each.
-        time: the time column.
+        time: the time column, or one for each by name.
         windows: one window for all, or one for each by name.
 
     Returns:
@@ -149,26 +149,25 @@ def measured(tables: Mapping[str, pa.Table], *, on: Any, time: str, windows: Any
 
     Cost: O(rows log rows).
     """
-    spans = per_stream("windows", windows, list(tables))
-    samples = {name: _Sample(name, table, time, spans[name]) for name, table in tables.items()}
+    names = list(tables)
+    spans, times = per_stream("windows", windows, names), per_stream("time", time, names)
+    samples = {name: _Sample(name, table, times[name], spans[name]) for name, table in tables.items()}
     begin, end = (
         edge((int(s.ts[at]) * s.unit for s in samples.values() if s.ts.size), default=0.0)
         for edge, at in ((min, 0), (max, -1))
     )
-    graph = edges(on, list(tables)) if isinstance(on, Mapping) else {}
+    graph = edges(on, names) if isinstance(on, Mapping) else None
     common = [on] if isinstance(on, str) else on
-    if not graph and not (isinstance(common, list) and common):
+    if graph is None and not (isinstance(common, list) and common):
         raise ColumnError("on", repr(on), "give a column, a list of columns, or a join graph {(name, name): column}")
     streams = []
     for name, sample in samples.items():
-        ends = [columns[pair.index(name)] for pair, columns in graph.items() if name in pair]
-        distinct = (
-            max((sample.distinct(columns) for columns in ends), default=1.0) if graph else sample.distinct(common)
-        )
+        keys = [common] if graph is None else [ends[pair.index(name)] for pair, ends in graph.items() if name in pair]
+        distinct = max((sample.distinct(columns) for columns in keys), default=1.0)
         rate = max(sample.ts.size, 1) / (end - begin + sample.unit)
         window = sample.window if isinstance(sample.window, Rows) else sample.ticks * sample.unit
         streams.append(Stream(name, rate=rate, window=window, distinct=distinct))
-    if not graph:
+    if graph is None:
         return Measured(streams, None)
     shares = {
         pair: 1 / max(samples[name].distinct(keys) for name, keys in zip(pair, columns, strict=True))

@@ -1,0 +1,434 @@
+"""The n-way join: nested loops over all windows at once, without intermediate state.
+
+Each window is a ring of its rows in order of time. New rows enter together, a group at a time: the rows of one tick
+if evaluation is eager, those of one interval if it is lazy. Then, for the new rows of each stream in turn, the loops
+run over the windows in the order of their nest. A loop walks its window from the newest row to the oldest: along a
+hash chain where the window has an index on what is compared, else along the ring. A result counts at its last row in
+the order of time, then of streams: rows after the new one are passed over, and so each result is found once.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.core.exact import bucket
+from penstock.core.jit import borrowed, kernel, part, wide
+from penstock.core.windows import Ints
+
+NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the oldest kept, of the first new one
+TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
+MINE, DEPTH_OF, THEIRS = range(3)  # of a test: column of this window, depth of an outer loop, column of its window
+DONE, FULL = 0, 1
+IDLE = -1
+LONG_AGO = -(1 << 62)
+FIRST_ROOM = 256
+FIRST_RESULTS = 1 << 12
+BY_ROOM = -1  # an index with two buckets for each place of its ring
+
+
+class Batch(NamedTuple):
+    """Rows in order of time, then of streams; whole groups."""
+
+    stream: Ints
+    row: Ints  # -1: it counts in a window of rows, and joins nothing
+    ts: Ints
+    pos: Ints  # what its window counts from: the time, or the rows of its stream up to the end of its tick
+    group: Ints  # rows of one group are evaluated together
+    code: Ints  # (row, column of its stream)
+
+
+class Windows(NamedTuple):
+    """All windows, one after the other; column c is a key of one stream, with its codes and its index."""
+
+    ends: Ints  # (stream, [NEXT, LOW, FRESH])
+    first: Ints  # stream -> where its ring begins
+    mask: Ints  # stream -> places of its ring, less one
+    ts: Ints
+    pos: Ints
+    row: Ints
+    column: (
+        Ints  # (column, [stream, where its codes begin, where its buckets begin, how many there are; 0: no index])
+    )
+    code: Ints
+    older: Ints  # the next older place in the same bucket
+    heads: Ints  # the newest place of each bucket; -1: none
+
+
+class Nests(NamedTuple):
+    """The loops for the new rows of each stream, the outermost first."""
+
+    span: Ints  # stream -> length of its window
+    by_rows: Ints  # stream -> whether that is in rows
+    nest: Ints  # (source, depth) -> stream
+    fresh: Ints  # source -> the depth of its new rows
+    tests: Ints  # (source, depth, test, [MINE, DEPTH_OF, THEIRS]): what must be equal; -1: no more
+    expiry: Ints  # [interval at which old rows are let go of; 0: whenever a group comes]
+
+
+class Work(NamedTuple):
+    """How far the loops are: a full output stops them anywhere."""
+
+    state: Ints
+    cursor: Ints  # depth -> the next place to look at
+    bound: Ints  # depth -> the place that is being joined
+    clock: Ints  # stream -> what its window counts to, at the new row
+
+
+@part
+def expire(windows: Windows, nests: Nests, now: int) -> None:
+    """Let go of rows that are too old for whatever comes from `now` on."""
+    for s in range(nests.span.size):
+        low, end = windows.ends[s, LOW], windows.ends[s, NEXT]
+        base, mask = windows.first[s], windows.mask[s]
+        clock = now
+        if nests.by_rows[s]:
+            clock = windows.pos[base + ((end - 1) & mask)] if low < end else LONG_AGO
+        while low < end and clock - windows.pos[base + (low & mask)] >= nests.span[s]:
+            low += 1
+        windows.ends[s, LOW] = low
+
+
+@part
+def insert(windows: Windows, batch: Batch, i: int, columns: Ints) -> None:
+    """Enter one row at the end of its ring, and into the indexes of its window."""
+    s = batch.stream[i]
+    place = windows.ends[s, NEXT]
+    spot = place & windows.mask[s]
+    windows.ts[windows.first[s] + spot] = batch.ts[i]
+    windows.pos[windows.first[s] + spot] = batch.pos[i]
+    windows.row[windows.first[s] + spot] = batch.row[i]
+    for c in range(columns[s], columns[s + 1]):
+        code = batch.code[i, c - columns[s]]
+        at = windows.column[c, 1] + spot
+        windows.code[at] = code
+        if windows.column[c, 3] and batch.row[i] >= 0:
+            head = windows.column[c, 2] + bucket(windows.column[c, 3], code)
+            windows.older[at] = windows.heads[head]
+            windows.heads[head] = place
+    windows.ends[s, NEXT] = place + 1
+
+
+@part
+def other_code(windows: Windows, nests: Nests, work: Work, source: int, depth: int, test: int) -> int:
+    """Return the code that a test at some depth compares with: that of a row in an outer loop."""
+    outer = nests.tests[source, depth, test, DEPTH_OF]
+    spot = work.bound[outer] & windows.mask[nests.nest[source, outer]]
+    return windows.code[windows.column[nests.tests[source, depth, test, THEIRS], 1] + spot]
+
+
+@part
+def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
+    """Start the loop at some depth: at the newest row, of the bucket if there is one."""
+    c = nests.tests[source, depth, 0, MINE]
+    if c >= 0 and windows.column[c, 3]:
+        code = other_code(windows, nests, work, source, depth, 0)
+        work.cursor[depth] = windows.heads[windows.column[c, 2] + bucket(windows.column[c, 3], code)]
+    else:
+        work.cursor[depth] = windows.ends[nests.nest[source, depth], NEXT] - 1
+
+
+@part
+def read_clocks(windows: Windows, nests: Nests, work: Work, now: int) -> None:
+    """Note what each window counts to at a new row: the time, or the rows that came until then.
+
+    The paper's COMPUTECOUNTJOIN looks for the same row: the newest one that is no newer.
+    """
+    for s in range(nests.span.size):
+        work.clock[s] = now
+        if nests.by_rows[s]:
+            low, high = windows.ends[s, LOW], windows.ends[s, NEXT]
+            base, mask = windows.first[s], windows.mask[s]
+            begin = low
+            while low < high:
+                middle = (low + high) // 2
+                if windows.ts[base + (middle & mask)] <= now:
+                    low = middle + 1
+                else:
+                    high = middle
+            work.clock[s] = windows.pos[base + ((low - 1) & mask)] if low > begin else LONG_AGO
+
+
+@part
+def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, spot: int) -> bool:
+    """Say whether a row that joins passes the tests after the first; a new one must find the rows outside in time."""
+    if windows.row[windows.first[nests.nest[source, depth]] + spot] < 0:
+        return False
+    for test in range(1, nests.tests.shape[2]):
+        c = nests.tests[source, depth, test, MINE]
+        if c < 0:
+            break
+        if windows.code[windows.column[c, 1] + spot] != other_code(windows, nests, work, source, depth, test):
+            return False
+    if depth == nests.fresh[source]:
+        now = windows.ts[windows.first[source] + spot]
+        read_clocks(windows, nests, work, now)
+        for outer in range(depth):
+            s = nests.nest[source, outer]
+            at = windows.first[s] + (work.bound[outer] & windows.mask[s])
+            late = windows.ts[at] > now or (windows.ts[at] == now and s > source)
+            if late or work.clock[s] - windows.pos[at] >= nests.span[s]:
+                return False
+    return True
+
+
+@part
+def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> int:
+    """Go on with the loop at some depth to the next row that joins the rows outside; -1: there is none."""
+    s = nests.nest[source, depth]
+    base, mask = windows.first[s], windows.mask[s]
+    low = windows.ends[s, FRESH] if s == source else windows.ends[s, LOW]
+    fresh = nests.fresh[source]
+    now = LONG_AGO
+    if depth > fresh:
+        now = windows.ts[windows.first[source] + (work.bound[fresh] & windows.mask[source])]
+    dead = work.clock[s] - nests.span[s]
+    c = nests.tests[source, depth, 0, MINE]
+    codes, code, chained = 0, 0, False
+    if c >= 0:
+        codes, chained = windows.column[c, 1], windows.column[c, 3] > 0
+        code = other_code(windows, nests, work, source, depth, 0)
+    place = work.cursor[depth]
+    compared = 0
+    found = -1
+    while place >= low:
+        spot = place & mask
+        here = place
+        place = windows.older[codes + spot] if chained else place - 1
+        compared += 1
+        if depth > fresh:
+            ts = windows.ts[base + spot]
+            if ts > now or (ts == now and s > source):
+                continue  # it comes after the new row, and will find it
+            if windows.pos[base + spot] <= dead:
+                place = IDLE  # and so is everyone further on
+                break
+        if (c < 0 or windows.code[codes + spot] == code) and fits(windows, nests, work, source, depth, spot):
+            found = here
+            break
+    work.cursor[depth] = place
+    work.state[COMPARED] += compared if depth else 0
+    return found
+
+
+@part
+def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: Work) -> int:
+    """Run the loops for the new rows of one stream, from where they are; returns why they stopped."""
+    last = nests.span.size - 1
+    depth = work.state[DEPTH]
+    if depth == IDLE:
+        depth = 0
+        begin(windows, nests, work, source, 0)
+    while depth >= 0:
+        found = work.state[FOUND]
+        if depth == last and found == results.shape[1]:
+            work.state[DEPTH] = depth
+            return FULL
+        place = seek(windows, nests, work, source, depth)
+        if place < 0:
+            depth -= 1
+            continue
+        work.bound[depth] = place
+        if depth < last:
+            depth += 1
+            begin(windows, nests, work, source, depth)
+            continue
+        for outer in range(last + 1):
+            s = nests.nest[source, outer]
+            results[s, found] = windows.row[windows.first[s] + (work.bound[outer] & windows.mask[s])]
+        work.state[FOUND] = found + 1
+    work.state[DEPTH] = IDLE
+    return DONE
+
+
+@kernel
+def step(windows: Windows, nests: Nests, batch: Batch, columns: Ints, results: Ints, work: Work) -> int:
+    """Take the rows of a batch, group by group; goes on from ``work``, and returns why it stopped.
+
+    Cost: O(1) per row, plus one for each row that a loop looks at.
+    """
+    windows, nests, batch, columns = borrowed(windows), borrowed(nests), borrowed(batch), borrowed(columns)
+    results, work = borrowed(results), borrowed(work)
+    streams = nests.span.size
+    state, ends = work.state, windows.ends
+    while True:
+        if state[SOURCE] == IDLE:
+            i = state[TAKEN]
+            if i == batch.row.size:
+                return DONE
+            now, group = batch.ts[i], batch.group[i]
+            if now >= state[EXPIRES]:
+                expire(windows, nests, now)
+                state[EXPIRES] = now + nests.expiry[0]
+            while i < batch.row.size and batch.group[i] == group:
+                insert(windows, batch, i, columns)
+                i += 1
+            state[TAKEN] = i
+            state[SOURCE] = 0
+        while state[SOURCE] < streams:
+            source = wide(state[SOURCE])
+            new = ends[source, FRESH] < ends[source, NEXT]
+            if new and evaluate(windows, nests, source, results, work) == FULL:
+                return FULL
+            state[SOURCE] += 1
+        for s in range(streams):
+            ends[s, FRESH] = ends[s, NEXT]
+        state[SOURCE] = IDLE
+
+
+@kernel
+def refill(windows: Windows, old: Windows, columns: Ints) -> None:
+    """Enter the rows of older windows."""
+    windows, old, columns = borrowed(windows), borrowed(old), borrowed(columns)
+    for s in range(old.mask.size):
+        for place in range(old.ends[s, LOW], old.ends[s, NEXT]):
+            before, spot = place & old.mask[s], place & windows.mask[s]
+            windows.ts[windows.first[s] + spot] = old.ts[old.first[s] + before]
+            windows.pos[windows.first[s] + spot] = old.pos[old.first[s] + before]
+            windows.row[windows.first[s] + spot] = old.row[old.first[s] + before]
+            for c in range(columns[s], columns[s + 1]):
+                code = old.code[old.column[c, 1] + before]
+                at = windows.column[c, 1] + spot
+                windows.code[at] = code
+                if windows.column[c, 3] and windows.row[windows.first[s] + spot] >= 0:
+                    head = windows.column[c, 2] + bucket(windows.column[c, 3], code)
+                    windows.older[at] = windows.heads[head]
+                    windows.heads[head] = place
+        for end in (NEXT, LOW, FRESH):
+            windows.ends[s, end] = old.ends[s, end]
+
+
+def empty(rooms: Sequence[int], columns: Ints, buckets: Sequence[int]) -> Windows:
+    """Return windows with so many places each, powers of two.
+
+    Parameters:
+        columns: stream -> its first column; ends with their number.
+        buckets: of the index of each column; 0: none; BY_ROOM: two for each place.
+    """
+    streams = len(rooms)
+    owner = np.repeat(np.arange(streams), np.diff(columns))
+    held = np.array(rooms, np.int64)[owner]
+    counts = np.array([2 * room if b == BY_ROOM else b for b, room in zip(buckets, held, strict=True)], np.int64)
+    column = np.stack([owner, np.cumsum(held) - held, np.cumsum(counts) - counts, counts], axis=1).astype(np.int64)
+    places, codes = int(sum(rooms)), int(held.sum())
+    return Windows(
+        ends=np.zeros((streams, 3), np.int64),
+        first=np.cumsum(rooms, dtype=np.int64) - np.array(rooms, np.int64),
+        mask=np.array(rooms, np.int64) - 1,
+        ts=np.empty(places, np.int64),
+        pos=np.empty(places, np.int64),
+        row=np.empty(places, np.int64),
+        column=column,
+        code=np.empty(codes, np.int64),
+        older=np.empty(codes, np.int64),
+        heads=np.full(max(int(counts.sum()), 1), -1, np.int64),
+    )
+
+
+class Edge(NamedTuple):
+    """Two columns that must be equal, each by its stream and its number over all streams."""
+
+    one: int
+    one_column: int
+    other: int
+    other_column: int
+
+
+def tests_of(nest: Sequence[int], edges: Sequence[Edge], buckets: Sequence[int]) -> list[list[tuple[int, int, int]]]:
+    """Return what is compared at each depth of a nest: every edge to a loop outside, those with an index first."""
+    found = []
+    for depth, stream in enumerate(nest):
+        ends = [(e.one, e.one_column, e.other, e.other_column) for e in edges]
+        ends += [(e.other, e.other_column, e.one, e.one_column) for e in edges]
+        mine = [
+            (column, nest.index(other), theirs)
+            for owner, column, other, theirs in ends
+            if owner == stream and nest.index(other) < depth
+        ]
+        found.append(sorted(mine, key=lambda test: not buckets[test[0]]))
+    return found
+
+
+class Chain:
+    """The windows of an n-way join: batches in, row numbers of results out.
+
+    Parameters:
+        span, by_rows: of each window.
+        nests: the loops for the new rows of each stream.
+        columns: how many key columns each stream has.
+        edges: which of them must be equal.
+        buckets: of the index of each column; 0: none; BY_ROOM: as many as fit the window.
+        common: whether all edges are on one attribute, so that one of them is enough at each depth.
+        expiry: the interval at which old rows are let go of; 0: with every group.
+
+    References: golab2003 §3.2 (EAGER), §3.3 (LAZY, GENERAL LAZY), §3.4 (hash), §3.5 (hybrid), §3.6 (windows in rows).
+    """
+
+    def __init__(
+        self,
+        span: Sequence[int],
+        by_rows: Sequence[bool],
+        nests: Sequence[Sequence[int]],
+        columns: Sequence[int],
+        edges: Sequence[Edge],
+        buckets: Sequence[int],
+        *,
+        common: bool,
+        expiry: int = 0,
+    ) -> None:
+        n = len(span)
+        tests = [tests_of(nest, edges, buckets) for nest in nests]
+        if common:
+            tests = [[depth[:1] for depth in nest] for nest in tests]
+        most = max(1, *(len(depth) for nest in tests for depth in nest))
+        table = np.full((n, n, most, 3), -1, np.int64)
+        for source, nest in enumerate(tests):
+            for depth, found in enumerate(nest):
+                table[source, depth, : len(found)] = np.array(found, np.int64).reshape(-1, 3)
+        self._nests = Nests(
+            span=np.array(span, np.int64),
+            by_rows=np.array(by_rows, np.int64),
+            nest=np.array(nests, np.int64),
+            fresh=np.array([list(nest).index(source) for source, nest in enumerate(nests)], np.int64),
+            tests=table,
+            expiry=np.array([expiry], np.int64),
+        )
+        self._columns = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
+        self._buckets = list(buckets)
+        self._rooms = [FIRST_ROOM] * n
+        self._windows = empty(self._rooms, self._columns, self._buckets)
+        self._results = np.empty((n, FIRST_RESULTS), np.int64)
+        state = np.zeros(6, np.int64)
+        state[SOURCE] = state[DEPTH] = IDLE
+        state[EXPIRES] = LONG_AGO
+        self._work = Work(state, *(np.zeros(n, np.int64) for _ in range(3)))
+
+    def push(self, batch: Batch) -> Ints:
+        """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
+        self._reserve(np.bincount(batch.stream, minlength=len(self._rooms)))
+        state = self._work.state
+        state[TAKEN] = state[FOUND] = 0
+        while step(self._windows, self._nests, batch, self._columns, self._results, self._work) == FULL:
+            longer = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
+            longer[:, : state[FOUND]] = self._results
+            self._results = longer
+        return self._results[:, : state[FOUND]].copy()
+
+    @property
+    def compared(self) -> int:
+        """How many rows the inner loops have looked at."""
+        return int(self._work.state[COMPARED])
+
+    def held(self) -> list[int]:
+        """Return how many rows each window holds, those not yet let go of included."""
+        return (self._windows.ends[:, NEXT] - self._windows.ends[:, LOW]).tolist()
+
+    def _reserve(self, arriving: Ints) -> None:
+        need = [held + int(more) for held, more in zip(self.held(), arriving, strict=True)]
+        if any(rows > room for rows, room in zip(need, self._rooms, strict=True)):
+            self._rooms = [
+                max(room, 1 << (rows - 1).bit_length()) if rows else room
+                for rows, room in zip(need, self._rooms, strict=True)
+            ]
+            old, self._windows = self._windows, empty(self._rooms, self._columns, self._buckets)
+            refill(self._windows, old, self._columns)
