@@ -81,6 +81,8 @@ class Bound:
         self.keys, self.edges = self._keys()
         self.index = self._index()
         self.buckets = [self.index[key.stream] for key in self.keys]
+        self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
+        self.most = max(1, *self.columns)
         self.layout, self.schema = self._layout()
 
     def _present(self, stream: int, column: object, argument: str) -> None:
@@ -245,37 +247,40 @@ class Bound:
     def chain(self, plan: Plan) -> Chain:
         """Make the windows and loops of a plan."""
         orders = [[self.names.index(name) for name in plan.orders[source]] for source in self.names]
-        columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         return Chain(
-            self.span, self.by_rows, orders, columns, self.edges, self.buckets,
+            self.span, self.by_rows, orders, self.columns, self.edges, self.buckets,
             common=self.graph is None, expiry=self.expiry,
         )  # fmt: skip
 
     def batches(self) -> Iterator[Batch]:
         """Cut the rows of all streams, in order of time, then of streams, into batches of whole groups."""
-        most = max((sum(key.stream == at for key in self.keys) for at in range(len(self.names))), default=1)
-        parts = [self._rows(at, max(most, 1)) for at in range(len(self.names))]
-        whole = Batch(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-        order = np.argsort(whole.ts, kind="stable")
-        whole = Batch(*(column[order] for column in whole))
-        begin = 0
-        while begin < whole.row.size:
-            end = min(begin + SLICE, whole.row.size)
-            end = int(np.searchsorted(whole.group, whole.group[end - 1], side="right"))
-            yield Batch(*(column[begin:end] for column in whole))
-            begin = end
+        groups = [ts if self.every is None else ts // self.every for ts in self.ts]
+        merged = np.sort(np.concatenate(groups), kind="stable")
+        begins = [0] * len(groups)
+        while (taken := sum(begins)) < merged.size:
+            last = merged[min(taken + SLICE, merged.size) - 1]
+            ends = [int(np.searchsorted(group, last, side="right")) for group in groups]
+            parts = [
+                self._rows(stream, slice(begin, end), group[begin:end])
+                for stream, (group, begin, end) in enumerate(zip(groups, begins, ends, strict=True))
+            ]
+            columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+            order = np.argsort(columns[Batch._fields.index("ts")], kind="stable")
+            yield Batch(*(column[order] for column in columns))
+            begins = ends
 
-    def _rows(self, stream: int, columns: int) -> Batch:
-        """Return the rows of one stream whose keys are all there; others only count, where the window is in rows."""
-        ts = self.ts[stream]
-        pos = np.searchsorted(ts, ts, side="right") if self.by_rows[stream] else ts
-        code = np.zeros((ts.size, columns), np.int64)
+    def _rows(self, stream: int, part: slice, group: Ints) -> Batch:
+        """Return rows of one stream whose keys are all there; others only count, where the window is in rows."""
+        ts = self.ts[stream][part]
+        pos = np.searchsorted(self.ts[stream], ts, side="right") if self.by_rows[stream] else ts
+        mine = [key for key in self.keys if key.stream == stream]
+        code = np.zeros((ts.size, self.most), np.int64)
         valid = np.ones(ts.size, np.bool_)
-        for at, key in enumerate(key for key in self.keys if key.stream == stream):
-            code[:, at], present = key.coder.code([self.tables[stream][name] for name in key.names])
+        table = self.tables[stream][part.start : part.stop]
+        for at, key in enumerate(mine):
+            code[:, at], present = key.coder.code([table[name] for name in key.names])
             valid &= True if present is None else present
-        group = ts if self.every is None else ts // self.every
-        row = np.where(valid, np.arange(ts.size), -1)
+        row = np.where(valid, np.arange(part.start, part.stop), -1)
         keep = valid | self.by_rows[stream]
         rows = (np.full(ts.size, stream), row, ts, pos, group, code)
         return Batch(*(np.ascontiguousarray(column[keep], np.int64) for column in rows))
@@ -316,7 +321,9 @@ def run(streams: Any, settings: Settings) -> Joined:
         table = as_table(rows, name)
         if table is None:
             raise InputError(name, "None", "give an Arrow table or a pandas DataFrame")
-        tables[name] = table.replace_schema_metadata(None)
+        tables[name] = table.replace_schema_metadata(
+            None
+        ).combine_chunks()  # rows are taken by number: from one piece
     bound = Bound(settings, tables)
     plan = bound.plan()
     chain = bound.chain(plan)
