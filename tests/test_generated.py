@@ -35,6 +35,11 @@ def test_the_table_of_orders_is_what_was_measured() -> None:
     assert want == registry_tables.between(ROOT / "docs" / "planner.md", "orders")[1]
 
 
+def test_the_tables_of_several_streams_are_what_was_measured() -> None:
+    want = tables.multiway_table(json.loads(tables.MULTIWAY.read_text()))
+    assert want == registry_tables.between(ROOT / "docs" / "planner.md", "multiway")[1]
+
+
 def test_the_generator_knows_every_paper() -> None:
     assert set(registry_tables.PAPERS) == KNOWN
 

@@ -439,7 +439,7 @@ def multijoin(  # noqa: PLR0913 - one front door
         expiration: "auto": when results are computed; "eager", or ``pen.every(...)``, at most as often as evaluation.
         index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets; or one of
             these for each stream by name.
-        algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``.
+        algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
         memory, policy: a memory budget; not available yet.
         cross: whether a join graph may fall apart; its parts then meet as a cross product.
 

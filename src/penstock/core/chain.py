@@ -13,17 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.core.exact import bucket
-from penstock.core.jit import borrowed, kernel, part, wide
+from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
 from penstock.core.windows import Ints
 
 NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the oldest kept, of the first new one
 TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
+TS, POS, ROW = range(3)
+CODE, OLDER = range(2)
 MINE, DEPTH_OF, THEIRS = range(3)  # of a test: column of this window, depth of an outer loop, column of its window
 DONE, FULL = 0, 1
 IDLE = -1
 LONG_AGO = -(1 << 62)
 FIRST_ROOM = 256
 FIRST_RESULTS = 1 << 12
+AHEAD = 12  # rows between asking for a bucket and using it
 BY_ROOM = -1  # an index with two buckets for each place of its ring
 
 
@@ -38,20 +41,18 @@ class Batch(NamedTuple):
     code: Ints  # (row, column of its stream)
 
 
+@columns(ends=3, rows=3, column=4, nodes=2)
 class Windows(NamedTuple):
     """All windows, one after the other; column c is a key of one stream, with its codes and its index."""
 
     ends: Ints  # (stream, [NEXT, LOW, FRESH])
     first: Ints  # stream -> where its ring begins
     mask: Ints  # stream -> places of its ring, less one
-    ts: Ints
-    pos: Ints
-    row: Ints
+    rows: Ints  # (place, [TS, POS, ROW])
     column: (
-        Ints  # (column, [stream, where its codes begin, where its buckets begin, how many there are; 0: no index])
+        Ints  # (column, [stream, where its nodes begin, where its buckets begin, how many there are; 0: no index])
     )
-    code: Ints
-    older: Ints  # the next older place in the same bucket
+    nodes: Ints  # (place, [CODE, OLDER]): a key's code, and the next older place in the same bucket
     heads: Ints  # the newest place of each bucket; -1: none
 
 
@@ -72,7 +73,8 @@ class Work(NamedTuple):
     state: Ints
     cursor: Ints  # depth -> the next place to look at
     bound: Ints  # depth -> the place that is being joined
-    clock: Ints  # stream -> what its window counts to, at the new row
+    dead: Ints  # depth -> rows that count from there or before are too old for the new row
+    now: Ints  # [the time of the new row]
 
 
 @part
@@ -83,30 +85,56 @@ def expire(windows: Windows, nests: Nests, now: int) -> None:
         base, mask = windows.first[s], windows.mask[s]
         clock = now
         if nests.by_rows[s]:
-            clock = windows.pos[base + ((end - 1) & mask)] if low < end else LONG_AGO
-        while low < end and clock - windows.pos[base + (low & mask)] >= nests.span[s]:
+            clock = windows.rows[base + ((end - 1) & mask), POS] if low < end else LONG_AGO
+        while low < end and clock - windows.rows[base + (low & mask), POS] >= nests.span[s]:
             low += 1
         windows.ends[s, LOW] = low
 
 
 @part
-def insert(windows: Windows, batch: Batch, i: int, columns: Ints) -> None:
+def put(windows: Windows, s: int, place: int, ts: int, pos: int, row: int) -> None:
+    """Write one row into its ring."""
+    at = windows.first[s] + (place & windows.mask[s])
+    windows.rows[at, TS] = ts
+    windows.rows[at, POS] = pos
+    windows.rows[at, ROW] = row
+
+
+@part
+def put_key(windows: Windows, c: int, place: int, code: int, row: int) -> None:
+    """Write a key of that row, and enter it into its index unless it joins nothing."""
+    at = windows.column[c, 1] + (place & windows.mask[windows.column[c, 0]])
+    windows.nodes[at, CODE] = code
+    if windows.column[c, 3] and row >= 0:
+        head = windows.column[c, 2] + bucket(windows.column[c, 3], code)
+        windows.nodes[at, OLDER] = windows.heads[head]
+        windows.heads[head] = place
+
+
+@part
+def insert(windows: Windows, batch: Batch, i: int, keys: Ints) -> None:
     """Enter one row at the end of its ring, and into the indexes of its window."""
     s = batch.stream[i]
     place = windows.ends[s, NEXT]
-    spot = place & windows.mask[s]
-    windows.ts[windows.first[s] + spot] = batch.ts[i]
-    windows.pos[windows.first[s] + spot] = batch.pos[i]
-    windows.row[windows.first[s] + spot] = batch.row[i]
-    for c in range(columns[s], columns[s + 1]):
-        code = batch.code[i, c - columns[s]]
-        at = windows.column[c, 1] + spot
-        windows.code[at] = code
-        if windows.column[c, 3] and batch.row[i] >= 0:
-            head = windows.column[c, 2] + bucket(windows.column[c, 3], code)
-            windows.older[at] = windows.heads[head]
-            windows.heads[head] = place
+    put(windows, s, place, batch.ts[i], batch.pos[i], batch.row[i])
+    for c in range(keys[s], keys[s + 1]):
+        put_key(windows, c, place, batch.code[i, c - keys[s]], batch.row[i])
     windows.ends[s, NEXT] = place + 1
+
+
+@part
+def look_ahead(windows: Windows, nests: Nests, batch: Batch, i: int, keys: Ints) -> None:
+    """Ask for the buckets that a row soon to come will enter, and for the first one that it will look into."""
+    if i >= batch.row.size:
+        return
+    s = batch.stream[i]
+    for c in range(keys[s], keys[s + 1]):
+        if windows.column[c, 3]:
+            prefetch(windows.heads, windows.column[c, 2] + bucket(windows.column[c, 3], batch.code[i, c - keys[s]]))
+    c = nests.tests[s, 1, 0, MINE]
+    if nests.fresh[s] == 0 and c >= 0 and windows.column[c, 3]:
+        code = batch.code[i, nests.tests[s, 1, 0, THEIRS] - keys[s]]
+        prefetch(windows.heads, windows.column[c, 2] + bucket(windows.column[c, 3], code))
 
 
 @part
@@ -114,7 +142,27 @@ def other_code(windows: Windows, nests: Nests, work: Work, source: int, depth: i
     """Return the code that a test at some depth compares with: that of a row in an outer loop."""
     outer = nests.tests[source, depth, test, DEPTH_OF]
     spot = work.bound[outer] & windows.mask[nests.nest[source, outer]]
-    return windows.code[windows.column[nests.tests[source, depth, test, THEIRS], 1] + spot]
+    return windows.nodes[windows.column[nests.tests[source, depth, test, THEIRS], 1] + spot, CODE]
+
+
+@part
+def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
+    """Return what a window counts to at a new row: the time, or the rows that came until then.
+
+    The paper's COMPUTECOUNTJOIN looks for the same row: the newest one that is no newer. O(log rows) for that.
+    """
+    if not nests.by_rows[s]:
+        return now
+    begin, high = windows.ends[s, LOW], windows.ends[s, NEXT]
+    base, mask = windows.first[s], windows.mask[s]
+    low = begin
+    while low < high:
+        middle = (low + high) // 2
+        if windows.rows[base + (middle & mask), TS] <= now:
+            low = middle + 1
+        else:
+            high = middle
+    return windows.rows[base + ((low - 1) & mask), POS] if low > begin else LONG_AGO
 
 
 @part
@@ -126,48 +174,29 @@ def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -
         work.cursor[depth] = windows.heads[windows.column[c, 2] + bucket(windows.column[c, 3], code)]
     else:
         work.cursor[depth] = windows.ends[nests.nest[source, depth], NEXT] - 1
-
-
-@part
-def read_clocks(windows: Windows, nests: Nests, work: Work, now: int) -> None:
-    """Note what each window counts to at a new row: the time, or the rows that came until then.
-
-    The paper's COMPUTECOUNTJOIN looks for the same row: the newest one that is no newer.
-    """
-    for s in range(nests.span.size):
-        work.clock[s] = now
-        if nests.by_rows[s]:
-            low, high = windows.ends[s, LOW], windows.ends[s, NEXT]
-            base, mask = windows.first[s], windows.mask[s]
-            begin = low
-            while low < high:
-                middle = (low + high) // 2
-                if windows.ts[base + (middle & mask)] <= now:
-                    low = middle + 1
-                else:
-                    high = middle
-            work.clock[s] = windows.pos[base + ((low - 1) & mask)] if low > begin else LONG_AGO
+    if depth > nests.fresh[source]:
+        s = nests.nest[source, depth]
+        work.dead[depth] = clock_of(windows, nests, s, work.now[0]) - nests.span[s]
 
 
 @part
 def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, spot: int) -> bool:
     """Say whether a row that joins passes the tests after the first; a new one must find the rows outside in time."""
-    if windows.row[windows.first[nests.nest[source, depth]] + spot] < 0:
+    if windows.rows[windows.first[nests.nest[source, depth]] + spot, ROW] < 0:
         return False
     for test in range(1, nests.tests.shape[2]):
         c = nests.tests[source, depth, test, MINE]
         if c < 0:
             break
-        if windows.code[windows.column[c, 1] + spot] != other_code(windows, nests, work, source, depth, test):
+        if windows.nodes[windows.column[c, 1] + spot, CODE] != other_code(windows, nests, work, source, depth, test):
             return False
     if depth == nests.fresh[source]:
-        now = windows.ts[windows.first[source] + spot]
-        read_clocks(windows, nests, work, now)
+        now = windows.rows[windows.first[source] + spot, TS]
         for outer in range(depth):
             s = nests.nest[source, outer]
             at = windows.first[s] + (work.bound[outer] & windows.mask[s])
-            late = windows.ts[at] > now or (windows.ts[at] == now and s > source)
-            if late or work.clock[s] - windows.pos[at] >= nests.span[s]:
+            late = windows.rows[at, TS] > now or (windows.rows[at, TS] == now and s > source)
+            if late or clock_of(windows, nests, s, now) - windows.rows[at, POS] >= nests.span[s]:
                 return False
     return True
 
@@ -179,10 +208,8 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
     base, mask = windows.first[s], windows.mask[s]
     low = windows.ends[s, FRESH] if s == source else windows.ends[s, LOW]
     fresh = nests.fresh[source]
-    now = LONG_AGO
-    if depth > fresh:
-        now = windows.ts[windows.first[source] + (work.bound[fresh] & windows.mask[source])]
-    dead = work.clock[s] - nests.span[s]
+    now = work.now[0]
+    dead = work.dead[depth]
     c = nests.tests[source, depth, 0, MINE]
     codes, code, chained = 0, 0, False
     if c >= 0:
@@ -194,16 +221,16 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
     while place >= low:
         spot = place & mask
         here = place
-        place = windows.older[codes + spot] if chained else place - 1
+        place = windows.nodes[codes + spot, OLDER] if chained else place - 1
         compared += 1
         if depth > fresh:
-            ts = windows.ts[base + spot]
+            ts = windows.rows[base + spot, TS]
             if ts > now or (ts == now and s > source):
                 continue  # it comes after the new row, and will find it
-            if windows.pos[base + spot] <= dead:
+            if windows.rows[base + spot, POS] <= dead:
                 place = IDLE  # and so is everyone further on
                 break
-        if (c < 0 or windows.code[codes + spot] == code) and fits(windows, nests, work, source, depth, spot):
+        if (c < 0 or windows.nodes[codes + spot, CODE] == code) and fits(windows, nests, work, source, depth, spot):
             found = here
             break
     work.cursor[depth] = place
@@ -229,25 +256,27 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
             depth -= 1
             continue
         work.bound[depth] = place
+        if depth == nests.fresh[source]:
+            work.now[0] = windows.rows[windows.first[source] + (place & windows.mask[source]), TS]
         if depth < last:
             depth += 1
             begin(windows, nests, work, source, depth)
             continue
         for outer in range(last + 1):
             s = nests.nest[source, outer]
-            results[s, found] = windows.row[windows.first[s] + (work.bound[outer] & windows.mask[s])]
+            results[s, found] = windows.rows[windows.first[s] + (work.bound[outer] & windows.mask[s]), ROW]
         work.state[FOUND] = found + 1
     work.state[DEPTH] = IDLE
     return DONE
 
 
 @kernel
-def step(windows: Windows, nests: Nests, batch: Batch, columns: Ints, results: Ints, work: Work) -> int:
+def step(windows: Windows, nests: Nests, batch: Batch, keys: Ints, results: Ints, work: Work) -> int:
     """Take the rows of a batch, group by group; goes on from ``work``, and returns why it stopped.
 
     Cost: O(1) per row, plus one for each row that a loop looks at.
     """
-    windows, nests, batch, columns = borrowed(windows), borrowed(nests), borrowed(batch), borrowed(columns)
+    windows, nests, batch, keys = borrowed(windows), borrowed(nests), borrowed(batch), borrowed(keys)
     results, work = borrowed(results), borrowed(work)
     streams = nests.span.size
     state, ends = work.state, windows.ends
@@ -261,7 +290,8 @@ def step(windows: Windows, nests: Nests, batch: Batch, columns: Ints, results: I
                 expire(windows, nests, now)
                 state[EXPIRES] = now + nests.expiry[0]
             while i < batch.row.size and batch.group[i] == group:
-                insert(windows, batch, i, columns)
+                look_ahead(windows, nests, batch, i + AHEAD, keys)
+                insert(windows, batch, i, keys)
                 i += 1
             state[TAKEN] = i
             state[SOURCE] = 0
@@ -277,36 +307,29 @@ def step(windows: Windows, nests: Nests, batch: Batch, columns: Ints, results: I
 
 
 @kernel
-def refill(windows: Windows, old: Windows, columns: Ints) -> None:
+def refill(windows: Windows, old: Windows, keys: Ints) -> None:
     """Enter the rows of older windows."""
-    windows, old, columns = borrowed(windows), borrowed(old), borrowed(columns)
+    windows, old, keys = borrowed(windows), borrowed(old), borrowed(keys)
     for s in range(old.mask.size):
         for place in range(old.ends[s, LOW], old.ends[s, NEXT]):
-            before, spot = place & old.mask[s], place & windows.mask[s]
-            windows.ts[windows.first[s] + spot] = old.ts[old.first[s] + before]
-            windows.pos[windows.first[s] + spot] = old.pos[old.first[s] + before]
-            windows.row[windows.first[s] + spot] = old.row[old.first[s] + before]
-            for c in range(columns[s], columns[s + 1]):
-                code = old.code[old.column[c, 1] + before]
-                at = windows.column[c, 1] + spot
-                windows.code[at] = code
-                if windows.column[c, 3] and windows.row[windows.first[s] + spot] >= 0:
-                    head = windows.column[c, 2] + bucket(windows.column[c, 3], code)
-                    windows.older[at] = windows.heads[head]
-                    windows.heads[head] = place
+            before = place & old.mask[s]
+            ts, pos, row = old.rows[old.first[s] + before]
+            put(windows, s, place, ts, pos, row)
+            for c in range(keys[s], keys[s + 1]):
+                put_key(windows, c, place, old.nodes[old.column[c, 1] + before, CODE], row)
         for end in (NEXT, LOW, FRESH):
             windows.ends[s, end] = old.ends[s, end]
 
 
-def empty(rooms: Sequence[int], columns: Ints, buckets: Sequence[int]) -> Windows:
+def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
     """Return windows with so many places each, powers of two.
 
     Parameters:
-        columns: stream -> its first column; ends with their number.
+        keys: stream -> its first column; ends with their number.
         buckets: of the index of each column; 0: none; BY_ROOM: two for each place.
     """
     streams = len(rooms)
-    owner = np.repeat(np.arange(streams), np.diff(columns))
+    owner = np.repeat(np.arange(streams), np.diff(keys))
     held = np.array(rooms, np.int64)[owner]
     counts = np.array([2 * room if b == BY_ROOM else b for b, room in zip(buckets, held, strict=True)], np.int64)
     column = np.stack([owner, np.cumsum(held) - held, np.cumsum(counts) - counts, counts], axis=1).astype(np.int64)
@@ -315,12 +338,9 @@ def empty(rooms: Sequence[int], columns: Ints, buckets: Sequence[int]) -> Window
         ends=np.zeros((streams, 3), np.int64),
         first=np.cumsum(rooms, dtype=np.int64) - np.array(rooms, np.int64),
         mask=np.array(rooms, np.int64) - 1,
-        ts=np.empty(places, np.int64),
-        pos=np.empty(places, np.int64),
-        row=np.empty(places, np.int64),
+        rows=np.empty((places, 3), np.int64),
         column=column,
-        code=np.empty(codes, np.int64),
-        older=np.empty(codes, np.int64),
+        nodes=np.empty((codes, 2), np.int64),
         heads=np.full(max(int(counts.sum()), 1), -1, np.int64),
     )
 
@@ -393,22 +413,22 @@ class Chain:
             tests=table,
             expiry=np.array([expiry], np.int64),
         )
-        self._columns = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
+        self._keys = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
         self._buckets = list(buckets)
         self._rooms = [FIRST_ROOM] * n
-        self._windows = empty(self._rooms, self._columns, self._buckets)
+        self._windows = empty(self._rooms, self._keys, self._buckets)
         self._results = np.empty((n, FIRST_RESULTS), np.int64)
         state = np.zeros(6, np.int64)
         state[SOURCE] = state[DEPTH] = IDLE
         state[EXPIRES] = LONG_AGO
-        self._work = Work(state, *(np.zeros(n, np.int64) for _ in range(3)))
+        self._work = Work(state, *(np.zeros(n, np.int64) for _ in Work._fields[1:]))
 
     def push(self, batch: Batch) -> Ints:
         """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
         self._reserve(np.bincount(batch.stream, minlength=len(self._rooms)))
         state = self._work.state
         state[TAKEN] = state[FOUND] = 0
-        while step(self._windows, self._nests, batch, self._columns, self._results, self._work) == FULL:
+        while step(self._windows, self._nests, batch, self._keys, self._results, self._work) == FULL:
             longer = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
             longer[:, : state[FOUND]] = self._results
             self._results = longer
@@ -430,5 +450,5 @@ class Chain:
                 max(room, 1 << (rows - 1).bit_length()) if rows else room
                 for rows, room in zip(need, self._rooms, strict=True)
             ]
-            old, self._windows = self._windows, empty(self._rooms, self._columns, self._buckets)
-            refill(self._windows, old, self._columns)
+            old, self._windows = self._windows, empty(self._rooms, self._keys, self._buckets)
+            refill(self._windows, old, self._keys)

@@ -215,14 +215,13 @@ class Bound:
         settings = self.settings
         tables = dict(zip(self.names, self.tables, strict=True))
         measured = statistics.measured(tables, on=settings.on, time=settings.time, windows=self.windows)
-        hashed = any(self.buckets)
         algorithm = settings.algorithm
-        if algorithm == "auto" and self.every is not None and hashed:
-            algorithm = "lazy"  # the model does not charge an outermost scan, which costs more than a bucket does
+        if algorithm == "auto" and self.every is not None:
+            algorithm = "lazy"  # new rows outermost let the other loops stop early, which the model does not count
         order = None if isinstance(settings.order, str) and settings.order == "auto" else settings.order
         return planning.make(
             [self._indexed(b, stream) for b, stream in zip(self.index, measured.streams, strict=True)],
-            join="hash" if hashed else "nested",
+            join="hash" if any(self.buckets) else "nested",
             every=None if self.every is None else self.every * self._unit(),
             order=order,
             algorithm=algorithm,

@@ -13,7 +13,7 @@ from penstock.errors import ColumnError, InputError, WindowError
 from penstock.streams.keys import Coder, common_type
 from penstock.streams.times import Clock, Every, Rows, common_clock, nanoseconds
 
-MOMENTS = 16  # at which the distinct values of a sample's window are counted
+MOMENTS = 8  # at which the distinct values of a sample's window are counted
 Selectivity = Mapping[tuple[str, str], float]
 
 
