@@ -1,9 +1,10 @@
 """Brute force for several streams, in plain Python: all results, the paper's costs; imports nothing of ours."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import permutations, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Order = tuple[int, ...]
 
@@ -80,7 +81,24 @@ class Window(NamedTuple):
     by_rows: bool = False
 
 
-Edges = Sequence[tuple[int, int, int, int]]  # (stream, key column, stream, key column): values that must be equal
+class Edge(NamedTuple):
+    """Two key columns that are compared, each by its stream and its number within it."""
+
+    one: int
+    mine: int
+    other: int
+    theirs: int
+    how: str = "="
+
+
+HOW: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def alive(stream: Sequence[Row], row: Row, window: Window, now: int) -> bool:
@@ -90,16 +108,16 @@ def alive(stream: Sequence[Row], row: Row, window: Window, now: int) -> bool:
     return now - row.ts < window.span
 
 
-def all_results(streams: Sequence[Sequence[Row]], windows: Sequence[Window], edges: Edges) -> list[tuple[int, ...]]:
-    """Try every combination of rows: keys equal along all edges, each row alive at the newest one's time."""
+def all_results(
+    streams: Sequence[Sequence[Row]], windows: Sequence[Window], edges: Sequence[Edge]
+) -> list[tuple[int, ...]]:
+    """Try every combination of rows: all edges hold, each row alive at the newest one's time."""
     found = []
     for places in product(*(range(len(stream)) for stream in streams)):
         rows = [stream[place] for stream, place in zip(streams, places, strict=True)]
         now = max(row.ts for row in rows)
-        joined = all(
-            rows[one].keys[mine] is not None and rows[one].keys[mine] == rows[other].keys[theirs]
-            for one, mine, other, theirs in edges
-        )
+        ends = [(rows[e.one].keys[e.mine], HOW[e.how], rows[e.other].keys[e.theirs]) for e in edges]
+        joined = all(mine is not None and theirs is not None and how(mine, theirs) for mine, how, theirs in ends)
         if joined and all(alive(s, row, w, now) for s, row, w in zip(streams, rows, windows, strict=True)):
             found.append(places)
     return found

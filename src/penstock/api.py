@@ -363,7 +363,7 @@ def plan(  # noqa: PLR0913 - one front door
         memory: hash buckets to share out over all windows; a window without an index counts as one.
         selectivity: for joins on different attributes, {(name, name): share of pairs that match}; an order then
             joins each stream with one before it.
-        on: for samples: a column, a list of columns, or a join graph {(name, name): column or (column, column)}.
+        on: for samples: as for ``penstock.multijoin``.
         time: for samples: the time column, or one for each by name. Timestamps give rates per second, ticks per tick.
         windows: for samples: one window for all, or one for each by name.
 
@@ -430,8 +430,8 @@ def multijoin(  # noqa: PLR0913 - one front door
 
     Parameters:
         streams: Arrow tables or pandas DataFrames by name, 2 to 12, each in order of time.
-        on: a column or a list of columns common to all; or a join graph {(name, name): column, (column, column), or a
-            list of these}. Null keys join nothing.
+        on: a column or a list of columns common to all; or a join graph {(name, name): column, (column, column),
+            (column, "<", column), or a list of these}; others than "<" are <=, >, >=, = and !=. Nulls join nothing.
         time: the event-time column, or one for each stream by name.
         windows: a span ("10 minutes"), ``pen.rows(400)`` or a number of ticks, for all or for each by name.
         order: "auto": the cheapest; or as for ``penstock.plan``.

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pen
-from multiway import Row, Window, all_results
+from multiway import HOW, Edge, Row, Window, all_results
 from penstock.core import chain
 from penstock.engine.multijoin import Settings, run
-from penstock.errors import ColumnError, InputError, OrderError, TimeError, WindowError
+from penstock.errors import ColumnError, InputError, KeyTypeError, OrderError, TimeError, WindowError
 from penstock.streams.keys import Coder
 
 NAMES = "abcde"
@@ -70,8 +70,8 @@ def results(table: pa.Table, n: int) -> list[tuple[int, ...]]:
     return sorted(zip(*(table[f"row_{name}"].to_pylist() for name in NAMES[:n]), strict=True))
 
 
-def common(n: int) -> list[tuple[int, int, int, int]]:
-    return [(one, 0, other, 0) for one, other in combinations(range(n), 2)]
+def common(n: int) -> list[Edge]:
+    return [Edge(one, 0, other, 0) for one, other in combinations(range(n), 2)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -121,16 +121,22 @@ GRAPHS: dict[str, dict[tuple[str, str], Any]] = {
     "chain": {("a", "b"): "key0", ("b", "c"): ("key1", "key0"), ("c", "d"): "key1"},
     "star": {("a", "b"): "key0", ("a", "c"): "key1", ("d", "a"): [("key0", "key1")]},
     "ring": {("a", "b"): "key0", ("b", "c"): "key1", ("c", "d"): "key0", ("d", "a"): "key1"},
+    "sizes": {
+        ("a", "b"): ("key0", "<", "key0"),
+        ("c", "b"): ("key1", ">=", "key0"),
+        ("d", "c"): ("key0", "!=", "key1"),
+    },
+    "hybrid": {("a", "b"): ["key0", ("key1", "<=", "key1")], ("b", "c"): ("key1", ">", "key0"), ("c", "d"): "key1"},
     "two keys": {("a", "b"): ["key0", "key1"], ("b", "c"): "key0", ("c", "d"): ("key0", "key1")},
 }
 
 
-def column_edges(graph: Mapping[tuple[str, str], Any]) -> list[tuple[int, int, int, int]]:
+def column_edges(graph: Mapping[tuple[str, str], Any]) -> list[Edge]:
     found = []
     for (one, other), columns in graph.items():
         for part in columns if isinstance(columns, list) else [columns]:
-            mine, theirs = (part, part) if isinstance(part, str) else part
-            found.append((NAMES.index(one), int(mine[-1]), NAMES.index(other), int(theirs[-1])))
+            mine, *how, theirs = (part, part) if isinstance(part, str) else part
+            found.append(Edge(NAMES.index(one), int(mine[-1]), NAMES.index(other), int(theirs[-1]), *how))
     return found
 
 
@@ -140,11 +146,9 @@ def column_edges(graph: Mapping[tuple[str, str], Any]) -> list[tuple[int, int, i
     drawn=streams(least=4, most=4, rows=5, columns=2),
     graph=st.sampled_from(sorted(GRAPHS)),
     evaluation=st.sampled_from(["eager", pen.every(3)]),
-    text=st.sampled_from([[], [0, 1]]),
 )
-def test_a_join_graph(
-    data: st.DataObject, drawn: list[list[Row]], graph: str, evaluation: object, text: list[int]
-) -> None:
+def test_a_join_graph(data: st.DataObject, drawn: list[list[Row]], graph: str, evaluation: object) -> None:
+    text = data.draw(st.sampled_from([[], [0, 1]])) if graph not in {"sizes", "hybrid"} else []
     windows = data.draw(st.lists(WINDOW, min_size=4, max_size=4))
     index = {name: data.draw(st.sampled_from(INDEXES)) for name in NAMES[:4]}
     order = data.draw(st.one_of(st.just("auto"), st.just("heuristic"), st.permutations(NAMES[:4])))
@@ -153,6 +157,29 @@ def test_a_join_graph(
         order=order, evaluation=evaluation, index=index,
     )  # fmt: skip
     assert all_results(drawn, windows, column_edges(GRAPHS[graph])) == results(got, 4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([3, -1, 2**62, None, 0, -(2**62)]),
+        pa.array([0, 2**63 + 5, 2**64 - 1, 7, None, 8], pa.uint64()),
+        pa.array([0.5, -0.5, -1e300, 1e300, float("nan"), None, -0.0, 0.0, float("inf"), -float("inf"), 5e-324]),
+        pa.array([1.5, -2.0, 3.0], pa.float32()),
+        pa.array([0, 5, None, 3], pa.timestamp("us")),
+        pa.array([1, 20_000, -5], pa.date32()),
+    ],
+    ids=lambda values: str(values.type),
+)
+@pytest.mark.parametrize("how", ["!=", "<", "<=", ">", ">="])
+def test_values_of_any_kind_are_compared_by_size(values: pa.Array, how: str) -> None:
+    left = pa.table({"ts": [0] * len(values), "x": values, "left": range(len(values))})
+    right = left.rename_columns(["ts", "y", "right"])
+    got = pen.multijoin({"a": left, "b": right}, on={("a", "b"): ("x", how, "y")}, time="ts", windows=1)
+    numbers = values.to_pylist()
+    real = [at for at, value in enumerate(numbers) if value is not None and value == value]  # noqa: PLR0124 - no NaN
+    want = [(one, other) for one in real for other in real if HOW[how](numbers[one], numbers[other])]
+    assert want == sorted(zip(got["left"].to_pylist(), got["right"].to_pylist(), strict=True))
 
 
 @settings(max_examples=20, deadline=None)
@@ -307,6 +334,8 @@ def test_no_rows_at_all() -> None:
         ({"on": {("a", "b"): "key0"}}, InputError, "on"),
         ({"on": {("a", "b"): "no", ("b", "c"): "key0"}}, ColumnError, "on='no'"),
         ({"on": {("a", "b"): "key0", ("b", "a"): "key0"}}, InputError, "on"),
+        ({"on": {("a", "b"): ("key0", "like", "key0"), ("b", "c"): "key0"}}, ColumnError, "on"),
+        ({"on": {("a", "b"): [], ("b", "c"): "key0"}}, ColumnError, "on"),
         ({"time": "no"}, ColumnError, "time='no'"),
         ({"time": {"a": "ts"}}, InputError, "time"),
         ({"windows": 0}, WindowError, "windows"),
@@ -354,6 +383,12 @@ def test_rows_out_of_order_and_without_time() -> None:
         bad = pa.table({"ts": pa.array(ts, pa.int64()), "key0": [1, 1]})
         with pytest.raises(error):
             pen.multijoin({**good, "bad": bad}, on="key0", time="ts", windows=5)
+
+
+def test_text_is_not_compared_by_size() -> None:
+    words = pa.table({"ts": [1], "word": ["tea"]})
+    with pytest.raises(KeyTypeError, match="compare numbers, dates or times by size"):
+        pen.multijoin({"a": words, "b": words}, on={("a", "b"): ("word", "<", "word")}, time="ts", windows=5)
 
 
 def test_names_that_clash_again() -> None:

@@ -96,6 +96,13 @@ def test_the_selectivity_of_each_edge_is_measured() -> None:
     assert isinstance(got.order, dict)
 
 
+@pytest.mark.parametrize(("how", "share"), [("<", 0.25), ("<=", 0.75), (">", 0.25), (">=", 0.75), ("!=", 0.5)])
+def test_the_share_of_pairs_in_order_is_measured(how: str, share: float) -> None:
+    samples = {"a": sample(4, 7), "b": sample(1, 50)}  # the column `other` is 0 and 1 in turn
+    got = pen.plan(samples, on={("a", "b"): ("other", how, "other")}, time="ts", windows=10)
+    assert {("a", "b"): share} == got.selectivity
+
+
 def test_a_stream_without_rows_is_planned_as_a_slow_one() -> None:
     got = pen.plan({"a": sample(4, 7), "b": sample(4, 7)[:0]}, on="key", time="ts", windows=10)
     assert [s.rate for s in got.streams] == [4, 0.01]

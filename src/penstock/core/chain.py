@@ -20,7 +20,9 @@ NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the
 TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
 TS, POS, ROW = range(3)
 CODE, OLDER = range(2)
-MINE, DEPTH_OF, THEIRS = range(3)  # of a test: column of this window, depth of an outer loop, column of its window
+MINE, DEPTH_OF, THEIRS, HOW = range(4)  # of a test: column of this window, depth of an outer loop, its column
+EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # how a test compares
+REVERSED = (EQUAL, UNEQUAL, GREATER, AT_LEAST, LESS, AT_MOST)
 DONE, FULL = 0, 1
 IDLE = -1
 LONG_AGO = -(1 << 62)
@@ -63,7 +65,7 @@ class Nests(NamedTuple):
     by_rows: Ints  # stream -> whether that is in rows
     nest: Ints  # (source, depth) -> stream
     fresh: Ints  # source -> the depth of its new rows
-    tests: Ints  # (source, depth, test, [MINE, DEPTH_OF, THEIRS]): what must be equal; -1: no more
+    tests: Ints  # (source, depth, test, [MINE, DEPTH_OF, THEIRS, HOW]): what is compared; -1: no more
     expiry: Ints  # [interval at which old rows are let go of; 0: whenever a group comes]
 
 
@@ -146,6 +148,20 @@ def other_code(windows: Windows, nests: Nests, work: Work, source: int, depth: i
 
 
 @part
+def holds(how: int, mine: int, theirs: int) -> bool:
+    """Compare two codes."""
+    if how == EQUAL:
+        return mine == theirs
+    if how == UNEQUAL:
+        return mine != theirs
+    if how == LESS:
+        return mine < theirs
+    if how == AT_MOST:
+        return mine <= theirs
+    return mine > theirs if how == GREATER else mine >= theirs
+
+
+@part
 def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
     """Return what a window counts to at a new row: the time, or the rows that came until then.
 
@@ -188,7 +204,9 @@ def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, sp
         c = nests.tests[source, depth, test, MINE]
         if c < 0:
             break
-        if windows.nodes[windows.column[c, 1] + spot, CODE] != other_code(windows, nests, work, source, depth, test):
+        mine = windows.nodes[windows.column[c, 1] + spot, CODE]
+        theirs = other_code(windows, nests, work, source, depth, test)
+        if not holds(nests.tests[source, depth, test, HOW], mine, theirs):
             return False
     if depth == nests.fresh[source]:
         now = windows.rows[windows.first[source] + spot, TS]
@@ -210,7 +228,7 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
     fresh = nests.fresh[source]
     now = work.now[0]
     dead = work.dead[depth]
-    c = nests.tests[source, depth, 0, MINE]
+    c, how = nests.tests[source, depth, 0, MINE], nests.tests[source, depth, 0, HOW]
     codes, code, chained = 0, 0, False
     if c >= 0:
         codes, chained = windows.column[c, 1], windows.column[c, 3] > 0
@@ -230,7 +248,8 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
             if windows.rows[base + spot, POS] <= dead:
                 place = IDLE  # and so is everyone further on
                 break
-        if (c < 0 or windows.nodes[codes + spot, CODE] == code) and fits(windows, nests, work, source, depth, spot):
+        joins = c < 0 or holds(how, windows.nodes[codes + spot, CODE], code)
+        if joins and fits(windows, nests, work, source, depth, spot):
             found = here
             break
     work.cursor[depth] = place
@@ -346,26 +365,29 @@ def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
 
 
 class Edge(NamedTuple):
-    """Two columns that must be equal, each by its stream and its number over all streams."""
+    """Two columns that are compared, each by its stream and its number over all streams."""
 
     one: int
     one_column: int
     other: int
     other_column: int
+    how: int = EQUAL
 
 
-def tests_of(nest: Sequence[int], edges: Sequence[Edge], buckets: Sequence[int]) -> list[list[tuple[int, int, int]]]:
+Test = tuple[int, int, int, int]
+
+
+def tests_of(nest: Sequence[int], edges: Sequence[Edge], buckets: Sequence[int]) -> list[list[Test]]:
     """Return what is compared at each depth of a nest: every edge to a loop outside, those with an index first."""
+    ends = [*edges, *(Edge(e.other, e.other_column, e.one, e.one_column, REVERSED[e.how]) for e in edges)]
     found = []
     for depth, stream in enumerate(nest):
-        ends = [(e.one, e.one_column, e.other, e.other_column) for e in edges]
-        ends += [(e.other, e.other_column, e.one, e.one_column) for e in edges]
         mine = [
-            (column, nest.index(other), theirs)
-            for owner, column, other, theirs in ends
-            if owner == stream and nest.index(other) < depth
+            (end.one_column, nest.index(end.other), end.other_column, end.how)
+            for end in ends
+            if end.one == stream and nest.index(end.other) < depth
         ]
-        found.append(sorted(mine, key=lambda test: not buckets[test[0]]))
+        found.append(sorted(mine, key=lambda test: (not buckets[test[MINE]], test[HOW] != EQUAL)))
     return found
 
 
@@ -376,8 +398,9 @@ class Chain:
         span, by_rows: of each window.
         nests: the loops for the new rows of each stream.
         columns: how many key columns each stream has.
-        edges: which of them must be equal.
-        buckets: of the index of each column; 0: none; BY_ROOM: as many as fit the window.
+        edges: which of them are compared, and how.
+        buckets: of the index of each column; 0: none, as for one not compared for equality; BY_ROOM: as many as fit
+            the window.
         common: whether all edges are on one attribute, so that one of them is enough at each depth.
         expiry: the interval at which old rows are let go of; 0: with every group.
 
@@ -401,10 +424,10 @@ class Chain:
         if common:
             tests = [[depth[:1] for depth in nest] for nest in tests]
         most = max(1, *(len(depth) for nest in tests for depth in nest))
-        table = np.full((n, n, most, 3), -1, np.int64)
+        table = np.full((n, n, most, 4), -1, np.int64)
         for source, nest in enumerate(tests):
             for depth, found in enumerate(nest):
-                table[source, depth, : len(found)] = np.array(found, np.int64).reshape(-1, 3)
+                table[source, depth, : len(found)] = np.array(found, np.int64).reshape(-1, 4)
         self._nests = Nests(
             span=np.array(span, np.int64),
             by_rows=np.array(by_rows, np.int64),

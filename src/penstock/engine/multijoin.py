@@ -17,8 +17,8 @@ from penstock.planner import plan as planning
 from penstock.planner import statistics
 from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
-from penstock.planner.statistics import Graph, Stream, edges, per_stream
-from penstock.streams.keys import Coder, common_type
+from penstock.planner.statistics import COMPARED, Link, Stream, comparable, edges, per_stream
+from penstock.streams.keys import Coder, common_type, ranks
 from penstock.streams.times import Clock, Every, Rows, common_clock
 
 SLICE = 1 << 16
@@ -54,6 +54,12 @@ class Key(NamedTuple):
     stream: int
     names: list[str]
     coder: Coder
+    how: str = "="
+
+    def codes(self, table: pa.Table) -> tuple[Ints, Any]:
+        """Return a code per row, and which rows have all they need (None: all)."""
+        columns = [table[name] for name in self.names]
+        return self.coder.code(columns) if self.how == "=" else ranks(columns[0], self.coder.types[0])
 
 
 class Bound:
@@ -76,11 +82,10 @@ class Bound:
         self.by_rows = [isinstance(window, Rows) for window in self.windows.values()]
         self.span = [self._span(window) for window in self.windows.values()]
         self.every, self.expiry = self._intervals()
-        self.graph: Graph | None = None
         self.using: list[str] = []
         self.keys, self.edges = self._keys()
         self.index = self._index()
-        self.buckets = [self.index[key.stream] for key in self.keys]
+        self.buckets = [self.index[key.stream] if key.how == "=" else 0 for key in self.keys]
         self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         self.most = max(1, *self.columns)
         self.layout, self.schema = self._layout()
@@ -136,10 +141,10 @@ class Bound:
         """Return the key columns of all streams, in their order, and which of them must be equal."""
         on = self.settings.on
         if isinstance(on, Mapping):
-            self.graph = edges(on, self.names)
+            links = edges(on, self.names)
             if not self.settings.cross:
-                whole(self.names, list(self.graph), "on")
-            return self._graph_keys(self.graph)
+                whole(self.names, [link.pair for link in links], "on")
+            return self._graph_keys(links)
         self.using = [on] if isinstance(on, str) else on
         if not (isinstance(self.using, list) and self.using):
             want = "give a column, a list of columns, or a join graph {(name, name): column}"
@@ -155,26 +160,29 @@ class Bound:
         first, *others = [table.schema.field(column).type for table in self.tables]
         return reduce(lambda kind, other: common_type(kind, other, column), others, first)
 
-    def _graph_keys(self, graph: Graph) -> tuple[list[Key], list[Edge]]:
+    def _graph_keys(self, links: list[Link]) -> tuple[list[Key], list[Edge]]:
         ends: list[tuple[Key, Key]] = []
-        for pair, columns in graph.items():
-            places = [self.names.index(name) for name in pair]
-            for place, names in zip(places, columns, strict=True):
-                for column in names:
+        for link in links:
+            places = [self.names.index(name) for name in link.pair]
+            schemas = [self.tables[place].schema for place in places]
+            for place, (_, columns) in zip(places, link.ends, strict=True):
+                for column in columns:
                     self._present(place, column, "on")
+            common = common_type if link.how == "=" else comparable
             kinds = [
-                common_type(
-                    self.tables[places[0]].schema.field(mine).type,
-                    self.tables[places[1]].schema.field(theirs).type,
-                    mine,
-                )
-                for mine, theirs in zip(*columns, strict=True)
+                common(schemas[0].field(mine).type, schemas[1].field(theirs).type, mine)
+                for mine, theirs in zip(link.mine, link.theirs, strict=True)
             ]
             coder = Coder(tuple(kinds))
-            ends.append((Key(places[0], columns[0], coder), Key(places[1], columns[1], coder)))
+            mine, theirs = (
+                Key(place, columns, coder, link.how) for place, (_, columns) in zip(places, link.ends, strict=True)
+            )
+            ends.append((mine, theirs))
         ordered = sorted((key for end in ends for key in end), key=lambda key: key.stream)
         numbers = {id(key): number for number, key in enumerate(ordered)}
-        return ordered, [Edge(a.stream, numbers[id(a)], b.stream, numbers[id(b)]) for a, b in ends]
+        return ordered, [
+            Edge(a.stream, numbers[id(a)], b.stream, numbers[id(b)], COMPARED.index(a.how)) for a, b in ends
+        ]
 
     def _index(self) -> list[int]:
         """Return how many buckets the index of each window has; 0: it has none."""
@@ -220,7 +228,7 @@ class Bound:
             algorithm = "lazy"  # new rows outermost let the other loops stop early, which the model does not count
         order = None if isinstance(settings.order, str) and settings.order == "auto" else settings.order
         return planning.make(
-            [self._indexed(b, stream) for b, stream in zip(self.index, measured.streams, strict=True)],
+            [self._indexed(at, stream) for at, stream in enumerate(measured.streams)],
             join="hash" if any(self.buckets) else "nested",
             every=None if self.every is None else self.every * self._unit(),
             order=order,
@@ -231,7 +239,8 @@ class Bound:
     def _unit(self) -> float:
         return 1.0 if self.clock.unit is None else self.clock.unit / 10**9
 
-    def _indexed(self, index: int, stream: Stream) -> Stream:
+    def _indexed(self, at: int, stream: Stream) -> Stream:
+        index = self.index[at] if any(key.stream == at and key.how == "=" for key in self.keys) else 0
         return replace(stream, buckets=max(1, int(stream.distinct)) if index == BY_ROOM else index or None)
 
     def _connected(self, selectivity: statistics.Selectivity | None) -> statistics.Selectivity | None:
@@ -248,7 +257,7 @@ class Bound:
         orders = [[self.names.index(name) for name in plan.orders[source]] for source in self.names]
         return Chain(
             self.span, self.by_rows, orders, self.columns, self.edges, self.buckets,
-            common=self.graph is None, expiry=self.expiry,
+            common=bool(self.using), expiry=self.expiry,
         )  # fmt: skip
 
     def batches(self) -> Iterator[Batch]:
@@ -277,7 +286,7 @@ class Bound:
         valid = np.ones(ts.size, np.bool_)
         table = self.tables[stream][part.start : part.stop]
         for at, key in enumerate(mine):
-            code[:, at], present = key.coder.code([table[name] for name in key.names])
+            code[:, at], present = key.codes(table)
             valid &= True if present is None else present
         row = np.where(valid, np.arange(part.start, part.stop), -1)
         keep = valid | self.by_rows[stream]
@@ -288,7 +297,7 @@ class Bound:
         """Put results together, verifying keys whose codes are hashes."""
         for edge in self.edges:
             one, other = self.keys[edge.one_column], self.keys[edge.other_column]
-            if not one.coder.exact and rows.shape[1]:
+            if one.how == "=" and not one.coder.exact and rows.shape[1]:
                 same = one.coder.equal(*(self._taken(rows, key.stream, key.names) for key in (one, other)))
                 rows = rows[:, same]
         columns: list[pa.ChunkedArray] = []

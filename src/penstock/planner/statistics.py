@@ -4,16 +4,18 @@ import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import ColumnError, InputError, WindowError
-from penstock.streams.keys import Coder, common_type
+from penstock.errors import ColumnError, InputError, KeyTypeError, WindowError
+from penstock.streams.keys import Coder, common_type, has_order, ranks
 from penstock.streams.times import Clock, Every, Rows, common_clock, nanoseconds
 
 MOMENTS = 8  # at which the distinct values of a sample's window are counted
+COMPARED = ("=", "!=", "<", "<=", ">", ">=")  # how the columns of an edge may be compared
+LEAST_SHARE = 1e-9  # of pairs that match: never none, since a sample does not show all
 Selectivity = Mapping[tuple[str, str], float]
 
 
@@ -138,8 +140,7 @@ def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any
 
     Parameters:
         tables: the samples by name.
-        on: a column or a list of columns common to all; or a join graph {(name, name): column}, where a pair of
-            columns names one for each.
+        on: a column or a list of columns common to all; or a join graph, as ``edges`` takes it.
         time: the time column, or one for each by name.
         windows: one window for all, or one for each by name.
 
@@ -156,48 +157,102 @@ def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any
         edge((int(s.ts[at]) * s.unit for s in samples.values() if s.ts.size), default=0.0)
         for edge, at in ((min, 0), (max, -1))
     )
-    graph = edges(on, names) if isinstance(on, Mapping) else None
+    links = edges(on, names) if isinstance(on, Mapping) else None
     common = [on] if isinstance(on, str) else on
-    if graph is None and not (isinstance(common, list) and common):
+    if links is None and not (isinstance(common, list) and common):
         raise ColumnError("on", repr(on), "give a column, a list of columns, or a join graph {(name, name): column}")
     streams = []
     for name, sample in samples.items():
-        keys = [common] if graph is None else [ends[pair.index(name)] for pair, ends in graph.items() if name in pair]
+        keys = [common] if links is None else [columns for link in links for at, columns in link.ends if at == name]
         distinct = max((sample.distinct(columns) for columns in keys), default=1.0)
         rate = max(sample.ts.size, 1) / (end - begin + sample.unit)
         window = sample.window if isinstance(sample.window, Rows) else sample.ticks * sample.unit
         streams.append(Stream(name, rate=rate, window=window, distinct=distinct))
-    if graph is None:
+    if links is None:
         return Measured(streams, None)
-    shares = {
-        pair: 1 / max(samples[name].distinct(keys) for name, keys in zip(pair, columns, strict=True))
-        for pair, columns in graph.items()
-    }
+    shares: dict[tuple[str, str], float] = {}
+    for link in links:
+        shares[link.pair] = shares.get(link.pair, 1.0) * _share(link, samples)
     return Measured(streams, shares)
 
 
-Graph = dict[tuple[str, str], tuple[list[str], list[str]]]
+class Link(NamedTuple):
+    """One comparison between two streams of a join graph."""
+
+    pair: tuple[str, str]
+    mine: list[str]
+    how: str  # one of COMPARED
+    theirs: list[str]
+
+    @property
+    def ends(self) -> tuple[tuple[str, list[str]], tuple[str, list[str]]]:
+        """Each stream with its columns."""
+        return (self.pair[0], self.mine), (self.pair[1], self.theirs)
 
 
-def edges(on: Mapping[Any, Any], names: Sequence[str]) -> Graph:
-    """Return a join graph with the key columns of both ends of each edge.
+def edges(on: Mapping[Any, Any], names: Sequence[str]) -> list[Link]:
+    """Return the comparisons of a join graph: for each edge one for equality, and one for each other comparison.
 
     Parameters:
-        on: {(name, name): column, (column, column), or a list of either}.
+        on: {(name, name): column, (column, column), (column, "<", column), or a list of these}.
         names: of the streams.
     """
-    found: Graph = {}
-    for pair, columns in on.items():
+    found: list[Link] = []
+    for pair, given in on.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(name in names for name in pair)):
             raise InputError("on", repr(pair), f"an edge names two of the streams: {', '.join(names)}")
-        if pair[0] == pair[1] or pair[::-1] in found:
+        if pair[0] == pair[1] or any(link.pair == pair[::-1] for link in found):
             raise InputError("on", repr(pair), "each edge joins two different streams, and is named once")
-        parts = columns if isinstance(columns, list) else [columns]
-        ends = [(part, part) if isinstance(part, str) else part for part in parts]
-        if not ends or not all(isinstance(end, tuple) and len(end) == 2 for end in ends):
-            raise ColumnError("on", repr(columns), 'give a column, ("left", "right"), or a list of these')
-        found[pair] = [end[0] for end in ends], [end[1] for end in ends]
+        parts = [_part(part) for part in (given if isinstance(given, list) else [given])]
+        equal = [part for part in parts if part[1] == "="]
+        if equal:
+            found.append(Link(pair, [part[0] for part in equal], "=", [part[2] for part in equal]))
+        found += [Link(pair, [mine], how, [theirs]) for mine, how, theirs in parts if how != "="]
+        if not parts:
+            raise ColumnError("on", repr(given), "compare at least one column")
     return found
+
+
+def _part(part: Any) -> tuple[str, str, str]:
+    """Return one comparison of an edge as (column, how, column)."""
+    if isinstance(part, str):
+        return part, "=", part
+    if isinstance(part, tuple) and all(isinstance(word, str) for word in part):
+        if len(part) == 2:
+            return part[0], "=", part[1]
+        if len(part) == 3 and part[1] in COMPARED:
+            return part[0], part[1], part[2]
+    want = f"give a column, (column, column), (column, {'|'.join(COMPARED)}, column), or a list of these"
+    raise ColumnError("on", repr(part), want)
+
+
+def _share(link: Link, samples: Mapping[str, "_Sample"]) -> float:
+    """Return the share of pairs that a comparison lets through."""
+    if link.how in {"=", "!="}:
+        equal = 1 / max(samples[name].distinct(columns) for name, columns in link.ends)
+        return equal if link.how == "=" else max(1 - equal, LEAST_SHARE)
+    kinds = [_field(samples[name].table, columns[0], name, "on").type for name, columns in link.ends]
+    kind = comparable(kinds[0], kinds[1], link.mine[0])
+    mine, theirs = (
+        codes[valid] for codes, valid in (ranks(samples[name].table[columns[0]], kind) for name, columns in link.ends)
+    )
+    if not (mine.size and theirs.size):
+        return LEAST_SHARE
+    side: Literal["left", "right"] = "right" if link.how in {"<", ">="} else "left"
+    smaller = float(np.searchsorted(np.sort(theirs), mine, side=side).mean()) / theirs.size  # of theirs, than mine
+    return max(1 - smaller if link.how in {"<", "<="} else smaller, LEAST_SHARE)
+
+
+def comparable(left: pa.DataType, right: pa.DataType, name: str) -> pa.DataType:
+    """Return the type in which two columns can be compared by size.
+
+    Raises:
+        KeyTypeError: if there is none.
+    """
+    kind = common_type(left, right, name)
+    if not has_order(kind):
+        raise KeyTypeError(f"on={name!r}", kind, "compare numbers, dates or times by size; others for equality")
+    return kind
 
 
 def per_stream(argument: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
