@@ -20,6 +20,21 @@ NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the
 TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
 TS, POS, ROW = range(3)
 CODE, OLDER = range(2)
+(
+    STREAM,  # of a loop: its window, and where that is
+    FIRST,
+    MASK,
+    NODES,  # where the codes are that its first test compares; -1: it has none
+    HEADS,
+    BUCKETS,
+    OUTER,  # with what: the depth of an outer loop, where its codes are
+    OUTER_NODES,
+    OUTER_MASK,
+    COMPARE,
+    WHEN,  # BEFORE, AT or AFTER the loop over the new rows
+    ENTRIES,
+) = range(12)
+BEFORE, AT, AFTER = range(3)
 MINE, DEPTH_OF, THEIRS, HOW = range(4)  # of a test: column of this window, depth of an outer loop, its column
 EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # how a test compares
 REVERSED = (EQUAL, UNEQUAL, GREATER, AT_LEAST, LESS, AT_MOST)
@@ -58,6 +73,7 @@ class Windows(NamedTuple):
     heads: Ints  # the newest place of each bucket; -1: none
 
 
+@columns(loops=ENTRIES)
 class Nests(NamedTuple):
     """The loops for the new rows of each stream, the outermost first."""
 
@@ -66,6 +82,7 @@ class Nests(NamedTuple):
     nest: Ints  # (source, depth) -> stream
     fresh: Ints  # source -> the depth of its new rows
     tests: Ints  # (source, depth, test, [MINE, DEPTH_OF, THEIRS, HOW]): what is compared; -1: no more
+    loops: Ints  # (source, depth, [STREAM, ...]): all that a loop asks for again and again, side by side
     expiry: Ints  # [interval at which old rows are let go of; 0: whenever a group comes]
 
 
@@ -74,6 +91,7 @@ class Work(NamedTuple):
 
     state: Ints
     cursor: Ints  # depth -> the next place to look at
+    code: Ints  # depth -> what its first test compares with
     bound: Ints  # depth -> the place that is being joined
     dead: Ints  # depth -> rows that count from there or before are too old for the new row
     now: Ints  # [the time of the new row]
@@ -184,21 +202,24 @@ def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
 @part
 def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
     """Start the loop at some depth: at the newest row, of the bucket if there is one."""
-    c = nests.tests[source, depth, 0, MINE]
-    if c >= 0 and windows.column[c, 3]:
-        code = other_code(windows, nests, work, source, depth, 0)
-        work.cursor[depth] = windows.heads[windows.column[c, 2] + bucket(windows.column[c, 3], code)]
+    loop = nests.loops
+    s = loop[source, depth, STREAM]
+    if loop[source, depth, NODES] >= 0:
+        spot = work.bound[loop[source, depth, OUTER]] & loop[source, depth, OUTER_MASK]
+        work.code[depth] = windows.nodes[loop[source, depth, OUTER_NODES] + spot, CODE]
+    if loop[source, depth, BUCKETS]:
+        head = loop[source, depth, HEADS] + bucket(loop[source, depth, BUCKETS], work.code[depth])
+        work.cursor[depth] = windows.heads[head]
     else:
-        work.cursor[depth] = windows.ends[nests.nest[source, depth], NEXT] - 1
-    if depth > nests.fresh[source]:
-        s = nests.nest[source, depth]
+        work.cursor[depth] = windows.ends[s, NEXT] - 1
+    if loop[source, depth, WHEN] == AFTER:
         work.dead[depth] = clock_of(windows, nests, s, work.now[0]) - nests.span[s]
 
 
 @part
 def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, spot: int) -> bool:
     """Say whether a row that joins passes the tests after the first; a new one must find the rows outside in time."""
-    if windows.rows[windows.first[nests.nest[source, depth]] + spot, ROW] < 0:
+    if windows.rows[nests.loops[source, depth, FIRST] + spot, ROW] < 0:
         return False
     for test in range(1, nests.tests.shape[2]):
         c = nests.tests[source, depth, test, MINE]
@@ -208,7 +229,7 @@ def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, sp
         theirs = other_code(windows, nests, work, source, depth, test)
         if not holds(nests.tests[source, depth, test, HOW], mine, theirs):
             return False
-    if depth == nests.fresh[source]:
+    if nests.loops[source, depth, WHEN] == AT:
         now = windows.rows[windows.first[source] + spot, TS]
         for outer in range(depth):
             s = nests.nest[source, outer]
@@ -222,17 +243,12 @@ def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, sp
 @part
 def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> int:
     """Go on with the loop at some depth to the next row that joins the rows outside; -1: there is none."""
-    s = nests.nest[source, depth]
-    base, mask = windows.first[s], windows.mask[s]
+    loop = nests.loops
+    s, base, mask = loop[source, depth, STREAM], loop[source, depth, FIRST], loop[source, depth, MASK]
+    codes, how, after = loop[source, depth, NODES], loop[source, depth, COMPARE], loop[source, depth, WHEN] == AFTER
+    chained = loop[source, depth, BUCKETS] > 0
     low = windows.ends[s, FRESH] if s == source else windows.ends[s, LOW]
-    fresh = nests.fresh[source]
-    now = work.now[0]
-    dead = work.dead[depth]
-    c, how = nests.tests[source, depth, 0, MINE], nests.tests[source, depth, 0, HOW]
-    codes, code, chained = 0, 0, False
-    if c >= 0:
-        codes, chained = windows.column[c, 1], windows.column[c, 3] > 0
-        code = other_code(windows, nests, work, source, depth, 0)
+    now, dead, code = work.now[0], work.dead[depth], work.code[depth]
     place = work.cursor[depth]
     compared = 0
     found = -1
@@ -241,14 +257,14 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
         here = place
         place = windows.nodes[codes + spot, OLDER] if chained else place - 1
         compared += 1
-        if depth > fresh:
+        if after:
             ts = windows.rows[base + spot, TS]
             if ts > now or (ts == now and s > source):
                 continue  # it comes after the new row, and will find it
             if windows.rows[base + spot, POS] <= dead:
                 place = IDLE  # and so is everyone further on
                 break
-        joins = c < 0 or holds(how, windows.nodes[codes + spot, CODE], code)
+        joins = codes < 0 or holds(how, windows.nodes[codes + spot, CODE], code)
         if joins and fits(windows, nests, work, source, depth, spot):
             found = here
             break
@@ -275,15 +291,15 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
             depth -= 1
             continue
         work.bound[depth] = place
-        if depth == nests.fresh[source]:
+        if nests.loops[source, depth, WHEN] == AT:
             work.now[0] = windows.rows[windows.first[source] + (place & windows.mask[source]), TS]
         if depth < last:
             depth += 1
             begin(windows, nests, work, source, depth)
             continue
         for outer in range(last + 1):
-            s = nests.nest[source, outer]
-            results[s, found] = windows.rows[windows.first[s] + (work.bound[outer] & windows.mask[s]), ROW]
+            at = nests.loops[source, outer, FIRST] + (work.bound[outer] & nests.loops[source, outer, MASK])
+            results[nests.loops[source, outer, STREAM], found] = windows.rows[at, ROW]
         work.state[FOUND] = found + 1
     work.state[DEPTH] = IDLE
     return DONE
@@ -434,12 +450,13 @@ class Chain:
             nest=np.array(nests, np.int64),
             fresh=np.array([list(nest).index(source) for source, nest in enumerate(nests)], np.int64),
             tests=table,
+            loops=np.full((n, n, ENTRIES), -1, np.int64),
             expiry=np.array([expiry], np.int64),
         )
         self._keys = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
         self._buckets = list(buckets)
         self._rooms = [FIRST_ROOM] * n
-        self._windows = empty(self._rooms, self._keys, self._buckets)
+        self._windows = self._lay_out()
         self._results = np.empty((n, FIRST_RESULTS), np.int64)
         state = np.zeros(6, np.int64)
         state[SOURCE] = state[DEPTH] = IDLE
@@ -473,5 +490,21 @@ class Chain:
                 max(room, 1 << (rows - 1).bit_length()) if rows else room
                 for rows, room in zip(need, self._rooms, strict=True)
             ]
-            old, self._windows = self._windows, empty(self._rooms, self._keys, self._buckets)
+            old, self._windows = self._windows, self._lay_out()
             refill(self._windows, old, self._keys)
+
+    def _lay_out(self) -> Windows:
+        """Return empty windows, and tell the loops where they are."""
+        windows, nests = empty(self._rooms, self._keys, self._buckets), self._nests
+        for source, depth in np.ndindex(nests.nest.shape):
+            s = nests.nest[source, depth]
+            loop = nests.loops[source, depth]
+            loop[[STREAM, FIRST, MASK]] = s, windows.first[s], windows.mask[s]
+            loop[WHEN] = AT if s == source else (AFTER if depth > nests.fresh[source] else BEFORE)
+            mine, outer, theirs, how = nests.tests[source, depth, 0]
+            loop[[NODES, BUCKETS, COMPARE]] = -1, 0, how
+            if mine >= 0:
+                _, loop[NODES], loop[HEADS], loop[BUCKETS] = windows.column[mine]
+                loop[[OUTER, OUTER_NODES]] = outer, windows.column[theirs, 1]
+                loop[OUTER_MASK] = windows.mask[nests.nest[source, outer]]
+        return windows
