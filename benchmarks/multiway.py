@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 import penstock as pen
 from benchmarks import tables
-from penstock.engine.multijoin import Bound, Settings, run
+from penstock.engine.multijoin import Bound, Ordered, Settings, run
 
 REPEATS = 3
 TICKS = 12_000
@@ -57,7 +57,7 @@ class Loops:
 
     def __init__(self, rows: Mapping[str, pa.Table], settings: Settings) -> None:
         self._bound = Bound(settings, rows)
-        self._plan = self._bound.plan()
+        self._plan = Ordered(self._bound).changes[0].plan
         self._batches = list(self._bound.batches())
         self.arrivals = sum(batch.row.size for batch in self._batches)
         self.compared = 0

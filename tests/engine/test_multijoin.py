@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import penstock as pen
 from multiway import HOW, Edge, Row, Window, all_results
 from penstock.core import chain
-from penstock.engine.multijoin import Settings, run
+from penstock.engine.multijoin import Bound, Ordered, Settings, run
 from penstock.errors import ColumnError, InputError, KeyTypeError, OrderError, TimeError, WindowError
 from penstock.streams.keys import Coder
 
@@ -265,10 +265,8 @@ def test_keys_whose_codes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch
 def test_windows_hold_no_more_than_they_must() -> None:
     given = random_tables(3, 2000, 50)
     given["c"] = given["c"][:0]  # a stream that stays silent: nothing joins, and the others do not pile up
-    from penstock.engine.multijoin import Bound  # noqa: PLC0415
-
     bound = Bound(Settings(on="key0", time="ts", windows=10), given)
-    windows = bound.chain(bound.plan())
+    windows = Ordered(bound).chain
     for batch in bound.batches():
         for tick in np.unique(batch.ts):
             rows = batch.ts == tick
@@ -281,6 +279,58 @@ def test_old_rows_leave_late_if_asked() -> None:
     eager, late = joined(given, index="none"), joined(given, index="none", expiration=pen.every(50))
     assert results(eager.table, 3) == results(late.table, 3)
     assert eager.compared <= late.compared
+
+
+def shifting(seed: int = 3) -> dict[str, pa.Table]:
+    """Return four streams, of which the last becomes 50 times faster in the middle."""
+    rng = np.random.default_rng(seed)
+    rates = [(4, 4), (2, 2), (1, 1), (0.2, 10)]
+    found = {}
+    for name, (before, after) in zip(NAMES, rates, strict=False):
+        ts = np.concatenate([rng.uniform(0, 500, int(500 * before)), rng.uniform(500, 1000, int(500 * after))])
+        keys = rng.integers(0, 40, ts.size)
+        found[name] = pa.table({"ts": np.sort(ts.astype(int)), "key0": keys, f"row_{name}": np.arange(ts.size)})
+    return found
+
+
+def test_the_order_follows_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.engine.multijoin.SLICE", 200)
+    given = shifting()
+    how: dict[str, Any] = {"windows": 30, "index": "none"}
+    adaptive = joined(given, **how)
+    first, *changes = adaptive.changes
+    assert changes
+    assert all(change.gain > 1.2 for change in changes)
+    assert any(500 <= change.since < 500 + 10 * 30 for change in changes)
+    fixed = [joined(given, order=order, **how) for order in permutations(NAMES[:4])]
+    want = results(fixed[0].table, 4)
+    assert want == results(adaptive.table, 4)
+    stubborn = joined(given, order=first.plan.order, **how)
+    assert not stubborn.changes[1:]
+    assert adaptive.compared < stubborn.compared
+    assert adaptive.compared <= 1.1 * min(way.compared for way in fixed)
+
+
+def test_a_steady_stream_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.engine.multijoin.SLICE", 200)
+    given = {name: table.slice(0, table.num_rows // 2) for name, table in shifting().items()}
+    assert len(joined(given, windows=30).changes) <= 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), drawn=streams(least=3, rows=6))
+def test_changing_the_order_changes_no_result(data: st.DataObject, drawn: list[list[Row]]) -> None:
+    n = len(drawn)
+    windows = data.draw(st.lists(WINDOW, min_size=n, max_size=n))
+    bound = Bound(Settings("key0", "ts", spans(windows), index=data.draw(st.sampled_from(INDEXES))), tables(drawn))
+    loops = Ordered(bound).chain
+    found = []
+    for batch in bound.batches():
+        for tick in np.unique(batch.ts):
+            loops.reorder([list(data.draw(st.permutations(range(n)))) for _ in range(n)])
+            part = loops.push(chain.Batch(*(column[batch.ts == tick] for column in batch)))
+            found += list(zip(*part.tolist(), strict=True))
+    assert all_results(drawn, windows, common(n)) == sorted(found)
 
 
 def test_an_index_and_a_good_order_save_comparisons() -> None:

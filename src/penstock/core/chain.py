@@ -436,8 +436,29 @@ class Chain:
         expiry: int = 0,
     ) -> None:
         n = len(span)
-        tests = [tests_of(nest, edges, buckets) for nest in nests]
-        if common:
+        self._span, self._by_rows = np.array(span, np.int64), np.array(by_rows, np.int64)
+        self._edges, self._common = list(edges), common
+        self._expiry = np.array([expiry], np.int64)
+        self._keys = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
+        self._buckets = list(buckets)
+        self._rooms = [FIRST_ROOM] * n
+        self._windows = empty(self._rooms, self._keys, self._buckets)
+        self.reorder(nests)
+        self._results = np.empty((n, FIRST_RESULTS), np.int64)
+        state = np.zeros(6, np.int64)
+        state[SOURCE] = state[DEPTH] = IDLE
+        state[EXPIRES] = LONG_AGO
+        self._work = Work(state, *(np.zeros(n, np.int64) for _ in Work._fields[1:]))
+
+    def reorder(self, nests: Sequence[Sequence[int]]) -> None:
+        """Go on with other loops: windows hold rows only, so nothing is lost or found again.
+
+        Parameters:
+            nests: the loops for the new rows of each stream.
+        """
+        n = len(nests)
+        tests = [tests_of(nest, self._edges, self._buckets) for nest in nests]
+        if self._common:
             tests = [[depth[:1] for depth in nest] for nest in tests]
         most = max(1, *(len(depth) for nest in tests for depth in nest))
         table = np.full((n, n, most, 4), -1, np.int64)
@@ -445,23 +466,15 @@ class Chain:
             for depth, found in enumerate(nest):
                 table[source, depth, : len(found)] = np.array(found, np.int64).reshape(-1, 4)
         self._nests = Nests(
-            span=np.array(span, np.int64),
-            by_rows=np.array(by_rows, np.int64),
+            span=self._span,
+            by_rows=self._by_rows,
             nest=np.array(nests, np.int64),
             fresh=np.array([list(nest).index(source) for source, nest in enumerate(nests)], np.int64),
             tests=table,
             loops=np.full((n, n, ENTRIES), -1, np.int64),
-            expiry=np.array([expiry], np.int64),
+            expiry=self._expiry,
         )
-        self._keys = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
-        self._buckets = list(buckets)
-        self._rooms = [FIRST_ROOM] * n
-        self._windows = self._lay_out()
-        self._results = np.empty((n, FIRST_RESULTS), np.int64)
-        state = np.zeros(6, np.int64)
-        state[SOURCE] = state[DEPTH] = IDLE
-        state[EXPIRES] = LONG_AGO
-        self._work = Work(state, *(np.zeros(n, np.int64) for _ in Work._fields[1:]))
+        self._point()
 
     def push(self, batch: Batch) -> Ints:
         """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
@@ -490,12 +503,13 @@ class Chain:
                 max(room, 1 << (rows - 1).bit_length()) if rows else room
                 for rows, room in zip(need, self._rooms, strict=True)
             ]
-            old, self._windows = self._windows, self._lay_out()
+            old, self._windows = self._windows, empty(self._rooms, self._keys, self._buckets)
             refill(self._windows, old, self._keys)
+            self._point()
 
-    def _lay_out(self) -> Windows:
-        """Return empty windows, and tell the loops where they are."""
-        windows, nests = empty(self._rooms, self._keys, self._buckets), self._nests
+    def _point(self) -> None:
+        """Tell the loops where the windows are."""
+        windows, nests = self._windows, self._nests
         for source, depth in np.ndindex(nests.nest.shape):
             s = nests.nest[source, depth]
             loop = nests.loops[source, depth]
@@ -507,4 +521,3 @@ class Chain:
                 _, loop[NODES], loop[HEADS], loop[BUCKETS] = windows.column[mine]
                 loop[[OUTER, OUTER_NODES]] = outer, windows.column[theirs, 1]
                 loop[OUTER_MASK] = windows.mask[nests.nest[source, outer]]
-        return windows

@@ -17,19 +17,29 @@ from penstock.planner import plan as planning
 from penstock.planner import statistics
 from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
-from penstock.planner.statistics import COMPARED, Link, Stream, comparable, edges, per_stream
+from penstock.planner.statistics import COMPARED, MOMENTS, Link, Stream, comparable, edges, per_stream
 from penstock.streams.keys import Coder, common_type, ranks
 from penstock.streams.times import Clock, Every, Rows, common_clock
 
 SLICE = 1 << 16
+SELDOM = 4  # the order is revisited once in so many times the rows that the windows hold
+WORTH = 1.2  # how many times cheaper another order must be
 INDEXES = ("auto", "hash", "none")
 
 
+class Change(NamedTuple):
+    """An order that was taken: from which tick on, by which plan, and how many times cheaper it was than the last."""
+
+    since: int
+    plan: Plan
+    gain: float
+
+
 class Joined(NamedTuple):
-    """A joined table, the plan it was joined by, and how many rows the inner loops looked at."""
+    """A joined table, the orders it was joined in, and how many rows the inner loops looked at."""
 
     table: Any
-    plan: Plan
+    changes: list[Change]
     compared: int
 
 
@@ -218,11 +228,16 @@ class Bound:
 
     # --- order ----------------------------------------------------------------------------------------------------
 
-    def plan(self) -> Plan:
-        """Find the order, or price the one that is given, from what the tables show."""
+    def plan(self, begin: int, end: int, moments: int = MOMENTS) -> Plan:
+        """Find the order, or price the one that is given, from the rows of some ticks, the last one included."""
         settings = self.settings
-        tables = dict(zip(self.names, self.tables, strict=True))
-        measured = statistics.measured(tables, on=settings.on, time=settings.time, windows=self.windows)
+        tables = {}
+        for name, table, ts in zip(self.names, self.tables, self.ts, strict=True):
+            first, after = np.searchsorted(ts, begin), np.searchsorted(ts, end, side="right")
+            tables[name] = table[int(first) : int(after)]
+        measured = statistics.measured(
+            tables, on=settings.on, time=settings.time, windows=self.windows, moments=moments
+        )
         algorithm = settings.algorithm
         if algorithm == "auto" and self.every is not None:
             algorithm = "lazy"  # new rows outermost let the other loops stop early, which the model does not count
@@ -252,11 +267,14 @@ class Bound:
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
+    def nests(self, plan: Plan) -> list[list[int]]:
+        """Return the loops of a plan, streams by number."""
+        return [[self.names.index(name) for name in plan.orders[source]] for source in self.names]
+
     def chain(self, plan: Plan) -> Chain:
         """Make the windows and loops of a plan."""
-        orders = [[self.names.index(name) for name in plan.orders[source]] for source in self.names]
         return Chain(
-            self.span, self.by_rows, orders, self.columns, self.edges, self.buckets,
+            self.span, self.by_rows, self.nests(plan), self.columns, self.edges, self.buckets,
             common=bool(self.using), expiry=self.expiry,
         )  # fmt: skip
 
@@ -313,6 +331,45 @@ class Bound:
         return list(self.tables[stream].select(names).take(pa.array(rows[stream])).columns)
 
 
+class Ordered:
+    """A join whose order is revisited while it runs, if it was not given.
+
+    The idea: before a batch is joined, rates and distinct values are measured anew on the rows of the longest window
+    and the batch. If the order in use would cost noticeably more than the best one, the loops change places. That is
+    done once in four times the rows that the windows hold, so it costs little per row.
+
+    References: golab2003 §5.4 (fluctuating stream arrival rates).
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        part = max(1, SLICE // len(bound.ts))
+        begin = min((int(ts[0]) for ts in bound.ts if ts.size), default=0)
+        end = max((int(ts[:part][-1]) for ts in bound.ts if ts.size), default=0)
+        plan = bound.plan(begin, end)
+        self.changes = [Change(begin, plan, 1.0)]
+        self.chain = bound.chain(plan)
+        spans = [span for span, by_rows in zip(bound.span, bound.by_rows, strict=True) if not by_rows]
+        self._longest = max(spans, default=1)
+        self._due = 0
+
+    def push(self, batch: Batch) -> Ints:
+        """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
+        if self._bound.settings.order == "auto" and self._due <= 0 and batch.row.size:
+            self._revisit(int(batch.ts[0]), int(batch.ts[-1]))
+            self._due = SELDOM * sum(self.chain.held())
+        self._due -= batch.row.size
+        return self.chain.push(batch)
+
+    def _revisit(self, begin: int, end: int) -> None:
+        best = self._bound.plan(min(begin, end - self._longest + 1), end, moments=1)
+        current = replace(best, order=self.changes[-1].plan.order)
+        gain = current.cost / best.cost if best.cost else 1.0
+        if gain > WORTH:
+            self.chain.reorder(self._bound.nests(best))
+            self.changes.append(Change(begin, best, gain))
+
+
 def run(streams: Any, settings: Settings) -> Joined:
     """Join whole tables.
 
@@ -329,13 +386,10 @@ def run(streams: Any, settings: Settings) -> Joined:
         table = as_table(rows, name)
         if table is None:
             raise InputError(name, "None", "give an Arrow table or a pandas DataFrame")
-        tables[name] = table.replace_schema_metadata(
-            None
-        ).combine_chunks()  # rows are taken by number: from one piece
+        tables[name] = table.replace_schema_metadata(None).combine_chunks()  # rows are taken by number
     bound = Bound(settings, tables)
-    plan = bound.plan()
-    chain = bound.chain(plan)
-    found = [bound.joined(chain.push(batch)) for batch in bound.batches()]
+    ordered = Ordered(bound)
+    found = [bound.joined(ordered.push(batch)) for batch in bound.batches()]
     table = pa.concat_tables([bound.schema.empty_table(), *found])
     to_pandas = type(next(iter(streams.values()))).__module__.startswith("pandas.")
-    return Joined(table.to_pandas() if to_pandas else table, plan, chain.compared)
+    return Joined(table.to_pandas() if to_pandas else table, ordered.changes, ordered.chain.compared)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import ColumnError, InputError, KeyTypeError, WindowError
 from penstock.streams.keys import Coder, common_type, has_order, ranks
@@ -102,8 +103,8 @@ class Measured(NamedTuple):
 class _Sample:
     """The rows of one stream, in order of time."""
 
-    def __init__(self, name: str, table: pa.Table, time: str, window: object) -> None:
-        self.name, self.table, self.window = name, table, window
+    def __init__(self, name: str, table: pa.Table, time: str, window: object, moments: int) -> None:
+        self.name, self.table, self.window, self.moments = name, table, window, moments
         kind = _field(table, time, name, "time").type
         self.clock: Clock = common_clock(kind, kind)
         ts = self.clock.values(table[time], f"time={time!r}")
@@ -114,14 +115,15 @@ class _Sample:
             self.ticks = self.clock.ticks("windows", window)
 
     def windows(self) -> list[tuple[int, int]]:
-        """Return the window as it stood at some moments: its first row, and the one after its last."""
+        """Return the window as it stood at the end and at moments before: its first row, the one after its last."""
         if isinstance(self.window, Rows):
-            ends = np.unique(np.linspace(min(self.window.count, self.ts.size), self.ts.size, MOMENTS).astype(int))
+            least = min(self.window.count, self.ts.size)
+            ends = np.unique(np.linspace(self.ts.size, least, self.moments).astype(int))
             return [(max(0, int(end) - self.window.count), int(end)) for end in ends]
         if not self.ts.size:
             return []
         first, last = int(self.ts[0]), int(self.ts[-1])
-        moments = np.unique(np.linspace(min(first + self.ticks - 1, last), last, MOMENTS).astype(np.int64))
+        moments = np.unique(np.linspace(last, min(first + self.ticks - 1, last), self.moments).astype(np.int64))
         begins = np.searchsorted(self.ts, moments - self.ticks, side="right")
         ends = np.searchsorted(self.ts, moments, side="right")
         return list(zip(begins.tolist(), ends.tolist(), strict=True))
@@ -131,11 +133,11 @@ class _Sample:
         kinds = [_field(self.table, column, self.name, "on").type for column in columns]
         coder = Coder(tuple(common_type(kind, kind, column) for kind, column in zip(kinds, columns, strict=True)))
         codes = coder.code([self.table[column] for column in columns])[0][self.order]
-        counts = [np.unique(codes[begin:end]).size for begin, end in self.windows()]
+        counts = [pc.count_distinct(pa.array(codes[begin:end])).as_py() for begin, end in self.windows()]
         return max(1.0, float(np.mean(counts))) if counts else 1.0
 
 
-def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any) -> Measured:
+def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any, moments: int = MOMENTS) -> Measured:
     """Measure rates and distinct values on a sample of each stream, all of the same period.
 
     Parameters:
@@ -143,6 +145,7 @@ def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any
         on: a column or a list of columns common to all; or a join graph, as ``edges`` takes it.
         time: the time column, or one for each by name.
         windows: one window for all, or one for each by name.
+        moments: at how many the distinct values of a window are counted, at the end and before.
 
     Returns:
         The streams, with rates per tick or per second, and for a join graph the selectivity of each edge: one in as
@@ -152,7 +155,7 @@ def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any
     """
     names = list(tables)
     spans, times = per_stream("windows", windows, names), per_stream("time", time, names)
-    samples = {name: _Sample(name, table, times[name], spans[name]) for name, table in tables.items()}
+    samples = {name: _Sample(name, table, times[name], spans[name], moments) for name, table in tables.items()}
     begin, end = (
         edge((int(s.ts[at]) * s.unit for s in samples.values() if s.ts.size), default=0.0)
         for edge, at in ((min, 0), (max, -1))
