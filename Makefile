@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos lint types bench bench-spark docs clean
+.PHONY: help demo test test-chaos lint types bench bench-spark bench-planner bench-multiway docs clean
 
 help: ## say what there is to do
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or newer; set PYTHON=")'
@@ -43,6 +43,12 @@ $(FLINK):
 
 bench-spark: $(READY) $(FLINK) ## measure the join on a local Spark beside its peers (installs Flink beside it)
 	PENSTOCK_FLINK_PYTHON=$(FLINK) $(BIN)/python -m benchmarks.spark
+
+bench-planner: $(READY) ## compare orders of 1,000 random joins; writes benchmarks/planner.json and its table
+	$(BIN)/python -m benchmarks.planner
+
+bench-multiway: $(READY) ## measure joins of several streams; writes benchmarks/multiway.json and its tables
+	$(BIN)/python -m benchmarks.multiway
 
 docs: $(READY) ## rewrite the generated tables in README.md and docs/
 	$(BIN)/python -m benchmarks.tables

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).with_name("results.json")
 SPARK_RESULTS = Path(__file__).with_name("spark.json")
+
+MULTIWAY = Path(__file__).with_name("multiway.json")
+ORDERS = Path(__file__).with_name("planner.json")
 CASES = ("sparse", "dense")
 SPARK = {
     "penstock": "Penstock, exact",
@@ -143,6 +146,82 @@ def shares_table(results: dict[str, Any]) -> str:
     return table("recall of `prob`, 1,000 rows", ["even shares", "moving shares", "one pool"], rows)
 
 
+def orders_table(sizes: list[dict[str, Any]]) -> str:
+    """Return how orders of random joins compare with the cheapest, by number of streams."""
+    rows = [
+        [
+            f"{size['streams']} streams, {size['settings']} settings",
+            f"{size['planner']['worst']:.2f}x",
+            f"{size['planner']['seconds'] * 1e3:.1f} ms",
+            f"{size['heuristic']['found']:.0%}",
+            *(f"{size['heuristic'][name]:.2f}x" for name in ("mean", "worst")),
+            f"{size['greedy']['worst']:,.1f}x",
+            *(f"{size[name]:,.1f}x" for name in ("average_order", "worst_order")),
+        ]
+        for size in sizes
+    ]
+    head = [
+        "planner, worst",
+        "planner, longest",
+        "heuristic finds it",
+        "heuristic, mean",
+        "heuristic, worst",
+        "not augmented, worst",
+        "average order",
+        "worst order",
+    ]
+    return table("cost, as a multiple of the cheapest order's", head, rows)
+
+
+def multiway_table(results: dict[str, Any]) -> str:
+    """Return how joins of several streams were measured: orders, intervals, and the join of four at once."""
+    ways = ["eager", "every 5", "every 10"]
+    orders = [
+        [
+            "nested loop" if entry["index"] == "none" else f"hash, {entry['index']} buckets",
+            f"{entry['spearman_time']:.2f}",
+            f"{entry['spearman_comparisons']:.2f}",
+            f"{entry['worst_by_best']:.1f}x",
+            *(f"{best / 1e3:,.0f} / {worst / 1e3:,.0f}" for best, worst in (entry["rates"][way] for way in ways)),
+        ]
+        for entry in results["orders"]
+    ]
+    head = ["ranks, time", "ranks, comparisons", "worst / best", *(f"{way}, 10³ rows/s" for way in ways)]
+    parts = [table("the 24 orders of Table 5", head, orders)]
+    rates = results["intervals"]["rates"]
+    rows = [
+        [
+            "nested loop" if index == "none" else f"hash, {index} buckets",
+            *(f"{rate / 1e3:,.0f}" for rate in by.values()),
+        ]
+        for index, by in rates.items()
+    ]
+    parts.append(table("10³ rows/s, lazy, τ =", list(rates["none"]), rows))
+    algorithms = results["intervals"]["algorithms"]
+    rows = [
+        [
+            f"`{name}`",
+            *(f"{by[name]['compared'] / 1e6:,.1f} M, {by[name]['seconds']:.2f} s" for by in algorithms.values()),
+        ]
+        for name in ("naive", "lazy", "general")
+    ]
+    parts.append(table("comparisons and time, one fast stream", [f"τ = {every}" for every in algorithms], rows))
+    rows = [
+        [
+            f"{case['keys']:,} keys, window {case['window']:,}",
+            f"{case['results']:,}",
+            f"{case['rows'] / case['seconds']['at once'] / 1e6:.1f} M rows/s",
+            f"{case['rows'] / case['seconds']['cascade'] / 1e6:.1f} M rows/s",
+            f"{case['seconds']['cascade'] / case['seconds']['at once']:.1f}x",
+            f"{case['intermediate']:,}",
+        ]
+        for case in results["four_way"].values()
+    ]
+    head = ["results", "at once", "cascade", "cascade / at once, time", "intermediate rows of the cascade"]
+    parts.append(table("four streams, Arrow in and out", head, rows))
+    return "\n\n".join(parts)
+
+
 def table(title: str, head: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table; all columns but the first are numbers."""
     lines = [[title, *head], ["---", *["--:"] * len(head)], *rows]
@@ -159,6 +238,13 @@ def write_all() -> None:
         registry_tables.write(ROOT / "README.md", "spark", spark_table(known))
         registry_tables.write(ROOT / "docs" / "spark.md", "spark", spark_table(known))
         registry_tables.write(ROOT / "docs" / "spark.md", "shares", shares_table(known))
+
+    if MULTIWAY.exists():
+        registry_tables.write(
+            ROOT / "docs" / "planner.md", "multiway", multiway_table(json.loads(MULTIWAY.read_text()))
+        )
+    if ORDERS.exists():
+        registry_tables.write(ROOT / "docs" / "planner.md", "orders", orders_table(json.loads(ORDERS.read_text())))
 
 
 if __name__ == "__main__":

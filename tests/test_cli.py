@@ -104,11 +104,11 @@ def child(*words: object, **options: Any) -> "subprocess.Popen[str]":
 def test_help_is_the_map(penstock: Penstock, words: list[str]) -> None:
     ran = penstock(*words)
     assert ran.code == 0
-    for command in ("join", "compare", "warmup", "demo", "doctor"):
+    for command in ("join", "compare", "plan", "warmup", "demo", "doctor"):
         assert command in ran.out
 
 
-@pytest.mark.parametrize("command", ["join", "compare", "warmup", "demo", "doctor"])
+@pytest.mark.parametrize("command", ["join", "compare", "plan", "warmup", "demo", "doctor"])
 def test_every_command_has_help_and_takes_json(penstock: Penstock, command: str) -> None:
     ran = penstock(command, "--help")
     assert ran.code == 0

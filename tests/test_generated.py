@@ -1,5 +1,6 @@
 """Compare what is generated with what is written: `make docs` mends it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def test_the_speed_table_says_what_was_not_measured() -> None:
     assert "\n\n".join(f"{part}: not measured." for part in want) == tables.speed_table({})
     memory = [{"policy": "prob", "span": 1000, "grown": 5e8, "ratio": 1.25}]
     assert "| `prob` | 1,000 | 500 MB | 1.2x |" in tables.speed_table({"memory": memory})
+
+
+def test_the_table_of_orders_is_what_was_measured() -> None:
+    want = tables.orders_table(json.loads(tables.ORDERS.read_text()))
+    assert want == registry_tables.between(ROOT / "docs" / "planner.md", "orders")[1]
+
+
+def test_the_tables_of_several_streams_are_what_was_measured() -> None:
+    want = tables.multiway_table(json.loads(tables.MULTIWAY.read_text()))
+    assert want == registry_tables.between(ROOT / "docs" / "planner.md", "multiway")[1]
 
 
 def test_the_generator_knows_every_paper() -> None:

@@ -6,15 +6,20 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine import compare as comparing
+from penstock.engine import multijoin as several
 from penstock.engine import pump
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
-from penstock.operator.join import Join, settings_of
+from penstock.operator.join import Join, as_table, settings_of
+from penstock.planner import plan as planning
+from penstock.planner import statistics
+from penstock.planner.plan import Plan
+from penstock.planner.statistics import Stream
 from penstock.policies import registry
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
-from penstock.streams.times import Rows
+from penstock.streams.times import Every, Rows
 
 
 def join(  # noqa: PLR0913 - the one front door
@@ -314,16 +319,198 @@ def rows(count: int) -> Rows:
     return Rows(count)
 
 
+def every(interval: Any) -> Every:
+    """Make a lazy re-evaluation: results are computed once in an interval, not at every arrival.
+
+    Parameters:
+        interval: a number, or a span such as "5 seconds".
+
+    Examples:
+        >>> import penstock as pen
+        >>> str(pen.every("5 seconds"))
+        'every 5 seconds'
+
+    References: golab2003 §1, §3.3.
+    """
+    return Every(interval)
+
+
+def plan(  # noqa: PLR0913 - one front door
+    streams: Sequence[Stream] | Mapping[str, Any],
+    *,
+    join: str = "nested",
+    evaluation: Any = "eager",
+    order: Any = None,
+    algorithm: str = "auto",
+    memory: int | None = None,
+    selectivity: Mapping[tuple[str, str], float] | None = None,
+    on: Any = None,
+    time: Any = None,
+    windows: Any = None,
+) -> Plan:
+    """Say in which order several windows are best joined, and what that costs.
+
+    The idea: new tuples of a stream go through nested loops over the other windows; an order that lets few
+    intermediate results through to the inner loops is cheap. Costs are comparisons per unit of time.
+
+    Parameters:
+        streams: ``pen.Stream(...)`` for each, 2 to 12; or samples by name, Arrow tables or pandas DataFrames of the
+            same period, with `on`, `time` and `windows`.
+        join: "nested" (indexes are not used), or "hash": windows with `buckets` are indexed, the others scanned.
+        evaluation: "eager", or ``pen.every(...)``: results once in an interval.
+        order: None: the cheapest; "heuristic": what the paper's heuristic finds; names, the outermost loop first; or
+            such an order for the new tuples of each stream, by name.
+        algorithm: "eager" or "lazy": new tuples outermost, then one global order; "naive": one order throughout;
+            "general": an order for the new tuples of each stream; "auto": "eager", or "general" when evaluation is
+            lazy.
+        memory: hash buckets to share out over all windows; a window without an index counts as one.
+        selectivity: for joins on different attributes, {(name, name): share of pairs that match}; an order then
+            joins each stream with one before it.
+        on: for samples: as for ``penstock.multijoin``.
+        time: for samples: the time column, or one for each by name. Timestamps give rates per second, ticks per tick.
+        windows: for samples: one window for all, or one for each by name.
+
+    Returns:
+        The plan: ``order``, ``cost``, ``parts`` (C_i, L_i, G_i or H_i), ``orders`` (the loops for the new tuples of
+        each stream), and ``costs()``, all orders with their costs, for up to 9 streams. Printed, it shows the tree
+        and the loops.
+
+    Cost: the cheapest order is found in O(n^2 2^n).
+
+    Examples:
+        >>> import penstock as pen
+        >>> streams = [
+        ...     pen.Stream("S1", rate=10, window=100, distinct=500),
+        ...     pen.Stream("S2", rate=1, window=100, distinct=50),
+        ...     pen.Stream("S3", rate=1, window=200, distinct=40),
+        ...     pen.Stream("S4", rate=3, window=100, distinct=5),
+        ... ]
+        >>> best = pen.plan(streams)
+        >>> best.order, best.cost
+        (('S1', 'S2', 'S3', 'S4'), 16000.0)
+        >>> pen.plan(streams, order=["S2", "S1", "S3", "S4"]).cost
+        19600.0
+
+    References: golab2003 §4, §5, Appendix A.
+    """
+    if isinstance(streams, Mapping):
+        streams, selectivity = _measured(streams, on=on, time=time, windows=windows, selectivity=selectivity)
+    else:
+        for name, given in (("on", on), ("time", time), ("windows", windows)):
+            if given is not None:
+                raise InputError(name, repr(given), "it is for samples: give tables by name instead of pen.Stream")
+    return planning.make(
+        streams,
+        join=join,
+        every=statistics.interval(evaluation),
+        order=order,
+        algorithm=algorithm,
+        memory=memory,
+        selectivity=selectivity,
+    )
+
+
+def multijoin(  # noqa: PLR0913 - one front door
+    streams: Mapping[str, Any],
+    *,
+    on: Any,
+    time: Any,
+    windows: Any,
+    order: Any = "auto",
+    evaluation: Any = "eager",
+    expiration: Any = "auto",
+    index: Any = "auto",
+    algorithm: str = "auto",
+    memory: Any = None,
+    policy: Any = "auto",
+    cross: bool = False,
+) -> Any:
+    """Join several streams over sliding windows at once, without intermediate state.
+
+    The idea: new rows of a stream go through nested loops over all other windows, in an order chosen from the rates
+    and distinct values of the streams. A result appears once, with its last row; each of its rows must be alive in
+    its own window at that time.
+
+    Parameters:
+        streams: Arrow tables or pandas DataFrames by name, 2 to 12, each in order of time.
+        on: a column or a list of columns common to all; or a join graph {(name, name): column, (column, column),
+            (column, "<", column), or a list of these}; others than "<" are <=, >, >=, = and !=. Nulls join nothing.
+        time: the event-time column, or one for each stream by name.
+        windows: a span ("10 minutes"), ``pen.rows(400)`` or a number of ticks, for all or for each by name.
+        order: "auto": the cheapest; or as for ``penstock.plan``.
+        evaluation: "eager": at every tick; or ``pen.every(...)``. The results are the same.
+        expiration: "auto": when results are computed; "eager", or ``pen.every(...)``, at most as often as evaluation.
+        index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets; or one of
+            these for each stream by name.
+        algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
+        memory, policy: a memory budget; not available yet.
+        cross: whether a join graph may fall apart; its parts then meet as a cross product.
+
+    Returns:
+        The joined rows, of the same kind as the first stream: common keys first and once, then the other columns of
+        each stream; names that clash end in `_` and the stream's name.
+
+    Cost: one step for each row that a loop looks at; with indexes O(1 + intermediate results) per row.
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> seen = {name: pa.table({"ts": ts, "id": [7] * len(ts)}) for name, ts in
+        ...         {"a": [1, 4], "b": [2], "c": [3, 9]}.items()}
+        >>> pen.multijoin(seen, on="id", time="ts", windows=3).to_pylist()
+        [{'id': 7, 'ts_a': 1, 'ts_b': 2, 'ts_c': 3}, {'id': 7, 'ts_a': 4, 'ts_b': 2, 'ts_c': 3}]
+
+    References: golab2003 §3.
+    """
+    if memory is not None:
+        raise InputError("memory", repr(memory), "a budget for several streams is not available yet; leave it None")
+    if policy != "auto":
+        raise InputError("policy", repr(policy), "it goes with a memory budget, not available yet; leave it out")
+    if isinstance(streams, Mapping) and any(_is_spark(rows) for rows in streams.values()):
+        raise InputError("streams", "Spark DataFrames", "several streams are joined embedded only, so far")
+    settings = several.Settings(
+        on=on,
+        time=time,
+        windows=windows,
+        order=order,
+        evaluation=evaluation,
+        expiration=expiration,
+        index=index,
+        algorithm=algorithm,
+        cross=cross,
+    )
+    return several.run(streams, settings).table
+
+
+def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> statistics.Measured:
+    for name, value in given.items():
+        if value is None:
+            raise InputError(name, "nothing", "samples need on=, time= and windows=")
+    if selectivity is not None:
+        raise InputError("selectivity", repr(selectivity), "it is measured on samples: leave it None")
+    tables = {}
+    for name, rows in samples.items():
+        table = as_table(rows, name)
+        if table is None:
+            raise InputError(name, "None", "give an Arrow table or a pandas DataFrame")
+        tables[name] = table
+    return statistics.measured(tables, **given)
+
+
 __all__ = [
     "Join",
+    "Plan",
     "Policy",
     "Report",
     "Result",
+    "Stream",
     "Table",
     "compare",
     "configure",
+    "every",
     "join",
     "joining",
+    "multijoin",
+    "plan",
     "policies",
     "policy",
     "report",

@@ -26,9 +26,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import __version__
-from penstock.errors import BudgetError, ColumnError, PenstockError, PolicyError, TimeError
+from penstock.errors import BudgetError, ColumnError, InputError, PenstockError, PolicyError, TimeError
 
 if TYPE_CHECKING:
+    from penstock.planner.statistics import Stream
     from penstock.policies.registry import Policy
     from penstock.quality.books import Report
     from penstock.report.demo import Demo, Moment
@@ -38,6 +39,8 @@ STOPPED = (130, 143)  # exit codes after Ctrl-C and SIGTERM
 SOON, LATER = 0.05, 2.0  # seconds until an exit is tried again: it came at a bad moment; it may have been swallowed
 WIDE = 160  # columns where there is no terminal
 SPARKS = " ▁▂▃▄▅▆▇█"
+STREAM = ("rate", "window", "distinct", "buckets", "price")  # what is known of a stream; the first three must be
+STATISTICS = re.compile(r":\s*\w+\s*=")
 LIVE_SECONDS = {"embedded": 6.0, "spark": 15.0}  # how long the demo's streams take to arrive
 
 app = typer.Typer(
@@ -278,6 +281,62 @@ def compare(  # noqa: PLR0913 - one parameter an option
 
 
 @app.command()
+def plan(  # noqa: PLR0913 - one parameter an option
+    streams: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="STREAM...",
+            help="Either NAME:rate=10,window=100,distinct=500 for each, also with buckets= and price=; "
+            "or files, as samples: a.csv, or NAME=a.csv.",
+        ),
+    ],
+    *,
+    join: Annotated[str, typer.Option(help="nested, or hash: windows with buckets are indexed.")] = "nested",
+    every: Annotated[str | None, typer.Option(help="Evaluate lazily, once in this interval.", metavar="SPAN")] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Price this order: a,b,c; or heuristic, the paper's.", metavar="NAMES")
+    ] = None,
+    algorithm: Annotated[str, typer.Option(help="auto, naive, eager, lazy or general.")] = "auto",
+    memory: Annotated[int | None, typer.Option(help="Hash buckets to share out.", metavar="BUCKETS")] = None,
+    costs: Annotated[int, typer.Option(help="List so many of the cheapest orders.", metavar="ORDERS")] = 0,
+    on: Annotated[str | None, typer.Option(help="Of files: key columns, k or k,k2.", metavar="COLUMNS")] = None,
+    time: Annotated[str | None, typer.Option(help="Of files: time column.", metavar="COLUMN")] = None,
+    window: Annotated[
+        str | None, typer.Option(help='Of files: 400 (ticks), "10 minutes", "400 rows".', metavar="SPAN")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the order in which several windows are best joined, from statistics or from samples."""
+    from penstock import api
+
+    known = [stream_of(word) for word in streams if STATISTICS.search(word)]
+    if known and len(known) < len(streams):
+        raise InputError("streams", repr(streams), "give statistics for all streams, or files for all")
+    made = api.plan(
+        known or samples_of(streams),
+        join=join,
+        evaluation="eager" if every is None else api.every(length_of(every)),
+        order=order if order is None or "," not in order else [name.strip() for name in order.split(",")],
+        algorithm=algorithm,
+        memory=memory,
+        on=None if on is None else on_of(on),
+        time=time,
+        windows=None if window is None else span_of(window),
+    )
+    listed = made.costs()[:costs].to_pylist() if costs else []
+    if as_json:
+        _answer({**made.to_dict(), **({"costs": listed} if costs else {})})
+        return
+    screen = _screen()
+    screen.print(str(made), markup=False, soft_wrap=True)
+    if listed:
+        rows = [
+            [*(row.get("new", "") and [row["new"]]), ", ".join(row["order"]), f"{row['cost']:,.6g}"] for row in listed
+        ]
+        screen.print(_table("Orders", [*(["new"] if "new" in listed[0] else []), "order", "cost"], rows))
+
+
+@app.command()
 def warmup(*, as_json: AsJson = False) -> None:
     """Compile every kernel now, so that no later run has to wait for that."""
     begin = time.perf_counter()
@@ -419,6 +478,46 @@ def span_of(word: str) -> Any:
     rows = re.fullmatch(r"\s*(.*?)\s*rows?\s*", word)
     count = _whole(rows[1]) if rows else None
     return word.strip() if count is None else Rows(count)
+
+
+def length_of(word: str) -> float | str:
+    """Return a length of time: a number, or a span in words."""
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
+def stream_of(word: str) -> "Stream":
+    """Return the stream that "NAME:rate=10,window=100,distinct=500" stands for."""
+    from penstock.planner.statistics import Stream
+
+    name, _, rest = word.partition(":")
+    given: dict[str, Any] = {}
+    for part in rest.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if key not in STREAM or not equals or key in given:
+            raise InputError("streams", repr(word), f"write NAME:rate=10,window=100,distinct=500; also {STREAM[3:]}")
+        span = span_of(value)
+        given[key] = length_of(span) if isinstance(span, str) else span
+    missing = [key for key in STREAM[:3] if key not in given]
+    if missing:
+        raise InputError(missing[0], f"nothing in {word!r}", "every stream needs rate=, window= and distinct=")
+    return Stream(name.strip(), **given)
+
+
+def samples_of(words: Sequence[str]) -> dict[str, Any]:
+    """Return the tables in files, by the names given, or those of the files."""
+    from penstock.streams import files
+
+    tables: dict[str, Any] = {}
+    for word in words:
+        name, equals, path = word.rpartition("=")
+        name = name if equals else Path(path).stem
+        if name in tables:
+            raise InputError("streams", f"{name!r} twice", "give each stream a name of its own: NAME=FILE")
+        tables[name] = files.read(Path(path))
+    return tables
 
 
 def memory_of(word: str) -> int | str | None:

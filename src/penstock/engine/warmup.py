@@ -14,12 +14,15 @@ import pyarrow as pa
 
 from penstock.core import heap, step
 from penstock.core.jit import cache_folder
+from penstock.engine import multijoin
 from penstock.errors import PolicyError
 from penstock.operator.join import Join
+from penstock.operator.settings import SIDES
 from penstock.policies import registry
 from penstock.policies.registry import Policy
 
 EXACT, LATE = "exact", "exact:late"  # rows that may be late are kept as those of a bounded join are
+SEVERAL = "several"  # the join of more than two streams
 SHARED = "shared"  # what all have in common and only larger joins or keys of bytes use
 MARK = f".{sys.implementation.cache_tag}.warm"
 FLOOD, TRICKLE, STEP = 3000, 1000, 50  # rows of the tiny joins
@@ -41,7 +44,7 @@ def names() -> list[str]:
     own.sort(key=lambda entry: (getattr(entry.kind, "fades", False), getattr(entry.kind, "ranks", None) == "key"))
     own.reverse()
     second = ["rand:at=input"] if any(entry.name == "rand" for entry in own) else []
-    return [*(entry.name for entry in own), *second, LATE, EXACT, SHARED]
+    return [*(entry.name for entry in own), *second, LATE, SEVERAL, EXACT, SHARED]
 
 
 def name_of(policy: Policy) -> str | None:
@@ -128,6 +131,10 @@ def cores() -> int:
 
 def touch(name: str) -> None:
     """Run a tiny join that uses the kernels of a policy; they do not depend on its shape."""
+    if name == SEVERAL:
+        whole = {side: pa.concat_tables(_pieces(FLOOD, at)) for at, side in enumerate(SIDES)}
+        multijoin.run(whole, multijoin.Settings(on="key", time="ts", windows=300))
+        return
     exact = name in {EXACT, LATE}
     op = Join(
         on=["key", "name"] if name == SHARED else "key",

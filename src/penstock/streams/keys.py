@@ -142,6 +142,27 @@ class Coder(NamedTuple):
         return same
 
 
+def ranks(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> tuple[Ints, npt.NDArray[Any]]:
+    """Return codes that are in the order of the values, and which rows have one: nulls and NaN have none. O(rows).
+
+    `kind` is the common type of what is compared, one that ``has_order``.
+    """
+    array = widened(column, kind)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    words = _words(array)
+    if pa.types.is_floating(kind):
+        valid = valid & ~np.isnan(words.view(np.float64))
+        words = np.where(words < 0, words ^ np.iinfo(np.int64).max, words)
+    elif pa.types.is_unsigned_integer(kind):
+        words = words ^ np.iinfo(np.int64).min
+    return words, valid
+
+
+def has_order(kind: pa.DataType) -> bool:
+    """Say whether values of a common type can be compared by size: numbers and times of 64 bits."""
+    return _width(kind) == "word" and not pa.types.is_null(kind) and not pa.types.is_boolean(kind)
+
+
 def widened(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column as one array of the common type."""
     array = column

@@ -44,6 +44,16 @@ class Rows:
         return f"{self.count} rows"
 
 
+@dataclass(frozen=True)
+class Every:
+    """Lazy re-evaluation, once in an interval: what ``pen.every`` returns."""
+
+    interval: object
+
+    def __str__(self) -> str:
+        return f"every {self.interval}"
+
+
 class Clock(NamedTuple):
     """The type of a join's time columns."""
 

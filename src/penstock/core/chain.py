@@ -1,0 +1,523 @@
+"""The n-way join: nested loops over all windows at once, without intermediate state.
+
+Each window is a ring of its rows in order of time. New rows enter together, a group at a time: the rows of one tick
+if evaluation is eager, those of one interval if it is lazy. Then, for the new rows of each stream in turn, the loops
+run over the windows in the order of their nest. A loop walks its window from the newest row to the oldest: along a
+hash chain where the window has an index on what is compared, else along the ring. A result counts at its last row in
+the order of time, then of streams: rows after the new one are passed over, and so each result is found once.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.core.exact import bucket
+from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
+from penstock.core.windows import Ints
+
+NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the oldest kept, of the first new one
+TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
+TS, POS, ROW = range(3)
+CODE, OLDER = range(2)
+(
+    STREAM,  # of a loop: its window, and where that is
+    FIRST,
+    MASK,
+    NODES,  # where the codes are that its first test compares; -1: it has none
+    HEADS,
+    BUCKETS,
+    OUTER,  # with what: the depth of an outer loop, where its codes are
+    OUTER_NODES,
+    OUTER_MASK,
+    COMPARE,
+    WHEN,  # BEFORE, AT or AFTER the loop over the new rows
+    ENTRIES,
+) = range(12)
+BEFORE, AT, AFTER = range(3)
+MINE, DEPTH_OF, THEIRS, HOW = range(4)  # of a test: column of this window, depth of an outer loop, its column
+EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # how a test compares
+REVERSED = (EQUAL, UNEQUAL, GREATER, AT_LEAST, LESS, AT_MOST)
+DONE, FULL = 0, 1
+IDLE = -1
+LONG_AGO = -(1 << 62)
+FIRST_ROOM = 256
+FIRST_RESULTS = 1 << 12
+AHEAD = 12  # rows between asking for a bucket and using it
+BY_ROOM = -1  # an index with two buckets for each place of its ring
+
+
+class Batch(NamedTuple):
+    """Rows in order of time, then of streams; whole groups."""
+
+    stream: Ints
+    row: Ints  # -1: it counts in a window of rows, and joins nothing
+    ts: Ints
+    pos: Ints  # what its window counts from: the time, or the rows of its stream up to the end of its tick
+    group: Ints  # rows of one group are evaluated together
+    code: Ints  # (row, column of its stream)
+
+
+@columns(ends=3, rows=3, column=4, nodes=2)
+class Windows(NamedTuple):
+    """All windows, one after the other; column c is a key of one stream, with its codes and its index."""
+
+    ends: Ints  # (stream, [NEXT, LOW, FRESH])
+    first: Ints  # stream -> where its ring begins
+    mask: Ints  # stream -> places of its ring, less one
+    rows: Ints  # (place, [TS, POS, ROW])
+    column: (
+        Ints  # (column, [stream, where its nodes begin, where its buckets begin, how many there are; 0: no index])
+    )
+    nodes: Ints  # (place, [CODE, OLDER]): a key's code, and the next older place in the same bucket
+    heads: Ints  # the newest place of each bucket; -1: none
+
+
+@columns(loops=ENTRIES)
+class Nests(NamedTuple):
+    """The loops for the new rows of each stream, the outermost first."""
+
+    span: Ints  # stream -> length of its window
+    by_rows: Ints  # stream -> whether that is in rows
+    nest: Ints  # (source, depth) -> stream
+    fresh: Ints  # source -> the depth of its new rows
+    tests: Ints  # (source, depth, test, [MINE, DEPTH_OF, THEIRS, HOW]): what is compared; -1: no more
+    loops: Ints  # (source, depth, [STREAM, ...]): all that a loop asks for again and again, side by side
+    expiry: Ints  # [interval at which old rows are let go of; 0: whenever a group comes]
+
+
+class Work(NamedTuple):
+    """How far the loops are: a full output stops them anywhere."""
+
+    state: Ints
+    cursor: Ints  # depth -> the next place to look at
+    code: Ints  # depth -> what its first test compares with
+    bound: Ints  # depth -> the place that is being joined
+    dead: Ints  # depth -> rows that count from there or before are too old for the new row
+    now: Ints  # [the time of the new row]
+
+
+@part
+def expire(windows: Windows, nests: Nests, now: int) -> None:
+    """Let go of rows that are too old for whatever comes from `now` on."""
+    for s in range(nests.span.size):
+        low, end = windows.ends[s, LOW], windows.ends[s, NEXT]
+        base, mask = windows.first[s], windows.mask[s]
+        clock = now
+        if nests.by_rows[s]:
+            clock = windows.rows[base + ((end - 1) & mask), POS] if low < end else LONG_AGO
+        while low < end and clock - windows.rows[base + (low & mask), POS] >= nests.span[s]:
+            low += 1
+        windows.ends[s, LOW] = low
+
+
+@part
+def put(windows: Windows, s: int, place: int, ts: int, pos: int, row: int) -> None:
+    """Write one row into its ring."""
+    at = windows.first[s] + (place & windows.mask[s])
+    windows.rows[at, TS] = ts
+    windows.rows[at, POS] = pos
+    windows.rows[at, ROW] = row
+
+
+@part
+def put_key(windows: Windows, c: int, place: int, code: int, row: int) -> None:
+    """Write a key of that row, and enter it into its index unless it joins nothing."""
+    at = windows.column[c, 1] + (place & windows.mask[windows.column[c, 0]])
+    windows.nodes[at, CODE] = code
+    if windows.column[c, 3] and row >= 0:
+        head = windows.column[c, 2] + bucket(windows.column[c, 3], code)
+        windows.nodes[at, OLDER] = windows.heads[head]
+        windows.heads[head] = place
+
+
+@part
+def insert(windows: Windows, batch: Batch, i: int, keys: Ints) -> None:
+    """Enter one row at the end of its ring, and into the indexes of its window."""
+    s = batch.stream[i]
+    place = windows.ends[s, NEXT]
+    put(windows, s, place, batch.ts[i], batch.pos[i], batch.row[i])
+    for c in range(keys[s], keys[s + 1]):
+        put_key(windows, c, place, batch.code[i, c - keys[s]], batch.row[i])
+    windows.ends[s, NEXT] = place + 1
+
+
+@part
+def look_ahead(windows: Windows, nests: Nests, batch: Batch, i: int, keys: Ints) -> None:
+    """Ask for the buckets that a row soon to come will enter, and for the first one that it will look into."""
+    if i >= batch.row.size:
+        return
+    s = batch.stream[i]
+    for c in range(keys[s], keys[s + 1]):
+        if windows.column[c, 3]:
+            prefetch(windows.heads, windows.column[c, 2] + bucket(windows.column[c, 3], batch.code[i, c - keys[s]]))
+    c = nests.tests[s, 1, 0, MINE]
+    if nests.fresh[s] == 0 and c >= 0 and windows.column[c, 3]:
+        code = batch.code[i, nests.tests[s, 1, 0, THEIRS] - keys[s]]
+        prefetch(windows.heads, windows.column[c, 2] + bucket(windows.column[c, 3], code))
+
+
+@part
+def other_code(windows: Windows, nests: Nests, work: Work, source: int, depth: int, test: int) -> int:
+    """Return the code that a test at some depth compares with: that of a row in an outer loop."""
+    outer = nests.tests[source, depth, test, DEPTH_OF]
+    spot = work.bound[outer] & windows.mask[nests.nest[source, outer]]
+    return windows.nodes[windows.column[nests.tests[source, depth, test, THEIRS], 1] + spot, CODE]
+
+
+@part
+def holds(how: int, mine: int, theirs: int) -> bool:
+    """Compare two codes."""
+    if how == EQUAL:
+        return mine == theirs
+    if how == UNEQUAL:
+        return mine != theirs
+    if how == LESS:
+        return mine < theirs
+    if how == AT_MOST:
+        return mine <= theirs
+    return mine > theirs if how == GREATER else mine >= theirs
+
+
+@part
+def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
+    """Return what a window counts to at a new row: the time, or the rows that came until then.
+
+    The paper's COMPUTECOUNTJOIN looks for the same row: the newest one that is no newer. O(log rows) for that.
+    """
+    if not nests.by_rows[s]:
+        return now
+    begin, high = windows.ends[s, LOW], windows.ends[s, NEXT]
+    base, mask = windows.first[s], windows.mask[s]
+    low = begin
+    while low < high:
+        middle = (low + high) // 2
+        if windows.rows[base + (middle & mask), TS] <= now:
+            low = middle + 1
+        else:
+            high = middle
+    return windows.rows[base + ((low - 1) & mask), POS] if low > begin else LONG_AGO
+
+
+@part
+def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
+    """Start the loop at some depth: at the newest row, of the bucket if there is one."""
+    loop = nests.loops
+    s = loop[source, depth, STREAM]
+    if loop[source, depth, NODES] >= 0:
+        spot = work.bound[loop[source, depth, OUTER]] & loop[source, depth, OUTER_MASK]
+        work.code[depth] = windows.nodes[loop[source, depth, OUTER_NODES] + spot, CODE]
+    if loop[source, depth, BUCKETS]:
+        head = loop[source, depth, HEADS] + bucket(loop[source, depth, BUCKETS], work.code[depth])
+        work.cursor[depth] = windows.heads[head]
+    else:
+        work.cursor[depth] = windows.ends[s, NEXT] - 1
+    if loop[source, depth, WHEN] == AFTER:
+        work.dead[depth] = clock_of(windows, nests, s, work.now[0]) - nests.span[s]
+
+
+@part
+def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, spot: int) -> bool:
+    """Say whether a row that joins passes the tests after the first; a new one must find the rows outside in time."""
+    if windows.rows[nests.loops[source, depth, FIRST] + spot, ROW] < 0:
+        return False
+    for test in range(1, nests.tests.shape[2]):
+        c = nests.tests[source, depth, test, MINE]
+        if c < 0:
+            break
+        mine = windows.nodes[windows.column[c, 1] + spot, CODE]
+        theirs = other_code(windows, nests, work, source, depth, test)
+        if not holds(nests.tests[source, depth, test, HOW], mine, theirs):
+            return False
+    if nests.loops[source, depth, WHEN] == AT:
+        now = windows.rows[windows.first[source] + spot, TS]
+        for outer in range(depth):
+            s = nests.nest[source, outer]
+            at = windows.first[s] + (work.bound[outer] & windows.mask[s])
+            late = windows.rows[at, TS] > now or (windows.rows[at, TS] == now and s > source)
+            if late or clock_of(windows, nests, s, now) - windows.rows[at, POS] >= nests.span[s]:
+                return False
+    return True
+
+
+@part
+def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> int:
+    """Go on with the loop at some depth to the next row that joins the rows outside; -1: there is none."""
+    loop = nests.loops
+    s, base, mask = loop[source, depth, STREAM], loop[source, depth, FIRST], loop[source, depth, MASK]
+    codes, how, after = loop[source, depth, NODES], loop[source, depth, COMPARE], loop[source, depth, WHEN] == AFTER
+    chained = loop[source, depth, BUCKETS] > 0
+    low = windows.ends[s, FRESH] if s == source else windows.ends[s, LOW]
+    now, dead, code = work.now[0], work.dead[depth], work.code[depth]
+    place = work.cursor[depth]
+    compared = 0
+    found = -1
+    while place >= low:
+        spot = place & mask
+        here = place
+        place = windows.nodes[codes + spot, OLDER] if chained else place - 1
+        compared += 1
+        if after:
+            ts = windows.rows[base + spot, TS]
+            if ts > now or (ts == now and s > source):
+                continue  # it comes after the new row, and will find it
+            if windows.rows[base + spot, POS] <= dead:
+                place = IDLE  # and so is everyone further on
+                break
+        joins = codes < 0 or holds(how, windows.nodes[codes + spot, CODE], code)
+        if joins and fits(windows, nests, work, source, depth, spot):
+            found = here
+            break
+    work.cursor[depth] = place
+    work.state[COMPARED] += compared if depth else 0
+    return found
+
+
+@part
+def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: Work) -> int:
+    """Run the loops for the new rows of one stream, from where they are; returns why they stopped."""
+    last = nests.span.size - 1
+    depth = work.state[DEPTH]
+    if depth == IDLE:
+        depth = 0
+        begin(windows, nests, work, source, 0)
+    while depth >= 0:
+        found = work.state[FOUND]
+        if depth == last and found == results.shape[1]:
+            work.state[DEPTH] = depth
+            return FULL
+        place = seek(windows, nests, work, source, depth)
+        if place < 0:
+            depth -= 1
+            continue
+        work.bound[depth] = place
+        if nests.loops[source, depth, WHEN] == AT:
+            work.now[0] = windows.rows[windows.first[source] + (place & windows.mask[source]), TS]
+        if depth < last:
+            depth += 1
+            begin(windows, nests, work, source, depth)
+            continue
+        for outer in range(last + 1):
+            at = nests.loops[source, outer, FIRST] + (work.bound[outer] & nests.loops[source, outer, MASK])
+            results[nests.loops[source, outer, STREAM], found] = windows.rows[at, ROW]
+        work.state[FOUND] = found + 1
+    work.state[DEPTH] = IDLE
+    return DONE
+
+
+@kernel
+def step(windows: Windows, nests: Nests, batch: Batch, keys: Ints, results: Ints, work: Work) -> int:
+    """Take the rows of a batch, group by group; goes on from ``work``, and returns why it stopped.
+
+    Cost: O(1) per row, plus one for each row that a loop looks at.
+    """
+    windows, nests, batch, keys = borrowed(windows), borrowed(nests), borrowed(batch), borrowed(keys)
+    results, work = borrowed(results), borrowed(work)
+    streams = nests.span.size
+    state, ends = work.state, windows.ends
+    while True:
+        if state[SOURCE] == IDLE:
+            i = state[TAKEN]
+            if i == batch.row.size:
+                return DONE
+            now, group = batch.ts[i], batch.group[i]
+            if now >= state[EXPIRES]:
+                expire(windows, nests, now)
+                state[EXPIRES] = now + nests.expiry[0]
+            while i < batch.row.size and batch.group[i] == group:
+                look_ahead(windows, nests, batch, i + AHEAD, keys)
+                insert(windows, batch, i, keys)
+                i += 1
+            state[TAKEN] = i
+            state[SOURCE] = 0
+        while state[SOURCE] < streams:
+            source = wide(state[SOURCE])
+            new = ends[source, FRESH] < ends[source, NEXT]
+            if new and evaluate(windows, nests, source, results, work) == FULL:
+                return FULL
+            state[SOURCE] += 1
+        for s in range(streams):
+            ends[s, FRESH] = ends[s, NEXT]
+        state[SOURCE] = IDLE
+
+
+@kernel
+def refill(windows: Windows, old: Windows, keys: Ints) -> None:
+    """Enter the rows of older windows."""
+    windows, old, keys = borrowed(windows), borrowed(old), borrowed(keys)
+    for s in range(old.mask.size):
+        for place in range(old.ends[s, LOW], old.ends[s, NEXT]):
+            before = place & old.mask[s]
+            ts, pos, row = old.rows[old.first[s] + before]
+            put(windows, s, place, ts, pos, row)
+            for c in range(keys[s], keys[s + 1]):
+                put_key(windows, c, place, old.nodes[old.column[c, 1] + before, CODE], row)
+        for end in (NEXT, LOW, FRESH):
+            windows.ends[s, end] = old.ends[s, end]
+
+
+def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
+    """Return windows with so many places each, powers of two.
+
+    Parameters:
+        keys: stream -> its first column; ends with their number.
+        buckets: of the index of each column; 0: none; BY_ROOM: two for each place.
+    """
+    streams = len(rooms)
+    owner = np.repeat(np.arange(streams), np.diff(keys))
+    held = np.array(rooms, np.int64)[owner]
+    counts = np.array([2 * room if b == BY_ROOM else b for b, room in zip(buckets, held, strict=True)], np.int64)
+    column = np.stack([owner, np.cumsum(held) - held, np.cumsum(counts) - counts, counts], axis=1).astype(np.int64)
+    places, codes = int(sum(rooms)), int(held.sum())
+    return Windows(
+        ends=np.zeros((streams, 3), np.int64),
+        first=np.cumsum(rooms, dtype=np.int64) - np.array(rooms, np.int64),
+        mask=np.array(rooms, np.int64) - 1,
+        rows=np.empty((places, 3), np.int64),
+        column=column,
+        nodes=np.empty((codes, 2), np.int64),
+        heads=np.full(max(int(counts.sum()), 1), -1, np.int64),
+    )
+
+
+class Edge(NamedTuple):
+    """Two columns that are compared, each by its stream and its number over all streams."""
+
+    one: int
+    one_column: int
+    other: int
+    other_column: int
+    how: int = EQUAL
+
+
+Test = tuple[int, int, int, int]
+
+
+def tests_of(nest: Sequence[int], edges: Sequence[Edge], buckets: Sequence[int]) -> list[list[Test]]:
+    """Return what is compared at each depth of a nest: every edge to a loop outside, those with an index first."""
+    ends = [*edges, *(Edge(e.other, e.other_column, e.one, e.one_column, REVERSED[e.how]) for e in edges)]
+    found = []
+    for depth, stream in enumerate(nest):
+        mine = [
+            (end.one_column, nest.index(end.other), end.other_column, end.how)
+            for end in ends
+            if end.one == stream and nest.index(end.other) < depth
+        ]
+        found.append(sorted(mine, key=lambda test: (not buckets[test[MINE]], test[HOW] != EQUAL)))
+    return found
+
+
+class Chain:
+    """The windows of an n-way join: batches in, row numbers of results out.
+
+    Parameters:
+        span, by_rows: of each window.
+        nests: the loops for the new rows of each stream.
+        columns: how many key columns each stream has.
+        edges: which of them are compared, and how.
+        buckets: of the index of each column; 0: none, as for one not compared for equality; BY_ROOM: as many as fit
+            the window.
+        common: whether all edges are on one attribute, so that one of them is enough at each depth.
+        expiry: the interval at which old rows are let go of; 0: with every group.
+
+    References: golab2003 §3.2 (EAGER), §3.3 (LAZY, GENERAL LAZY), §3.4 (hash), §3.5 (hybrid), §3.6 (windows in rows).
+    """
+
+    def __init__(
+        self,
+        span: Sequence[int],
+        by_rows: Sequence[bool],
+        nests: Sequence[Sequence[int]],
+        columns: Sequence[int],
+        edges: Sequence[Edge],
+        buckets: Sequence[int],
+        *,
+        common: bool,
+        expiry: int = 0,
+    ) -> None:
+        n = len(span)
+        self._span, self._by_rows = np.array(span, np.int64), np.array(by_rows, np.int64)
+        self._edges, self._common = list(edges), common
+        self._expiry = np.array([expiry], np.int64)
+        self._keys = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
+        self._buckets = list(buckets)
+        self._rooms = [FIRST_ROOM] * n
+        self._windows = empty(self._rooms, self._keys, self._buckets)
+        self.reorder(nests)
+        self._results = np.empty((n, FIRST_RESULTS), np.int64)
+        state = np.zeros(6, np.int64)
+        state[SOURCE] = state[DEPTH] = IDLE
+        state[EXPIRES] = LONG_AGO
+        self._work = Work(state, *(np.zeros(n, np.int64) for _ in Work._fields[1:]))
+
+    def reorder(self, nests: Sequence[Sequence[int]]) -> None:
+        """Go on with other loops: windows hold rows only, so nothing is lost or found again.
+
+        Parameters:
+            nests: the loops for the new rows of each stream.
+        """
+        n = len(nests)
+        tests = [tests_of(nest, self._edges, self._buckets) for nest in nests]
+        if self._common:
+            tests = [[depth[:1] for depth in nest] for nest in tests]
+        most = max(1, *(len(depth) for nest in tests for depth in nest))
+        table = np.full((n, n, most, 4), -1, np.int64)
+        for source, nest in enumerate(tests):
+            for depth, found in enumerate(nest):
+                table[source, depth, : len(found)] = np.array(found, np.int64).reshape(-1, 4)
+        self._nests = Nests(
+            span=self._span,
+            by_rows=self._by_rows,
+            nest=np.array(nests, np.int64),
+            fresh=np.array([list(nest).index(source) for source, nest in enumerate(nests)], np.int64),
+            tests=table,
+            loops=np.full((n, n, ENTRIES), -1, np.int64),
+            expiry=self._expiry,
+        )
+        self._point()
+
+    def push(self, batch: Batch) -> Ints:
+        """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
+        self._reserve(np.bincount(batch.stream, minlength=len(self._rooms)))
+        state = self._work.state
+        state[TAKEN] = state[FOUND] = 0
+        while step(self._windows, self._nests, batch, self._keys, self._results, self._work) == FULL:
+            longer = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
+            longer[:, : state[FOUND]] = self._results
+            self._results = longer
+        return self._results[:, : state[FOUND]].copy()
+
+    @property
+    def compared(self) -> int:
+        """How many rows the inner loops have looked at."""
+        return int(self._work.state[COMPARED])
+
+    def held(self) -> list[int]:
+        """Return how many rows each window holds, those not yet let go of included."""
+        return (self._windows.ends[:, NEXT] - self._windows.ends[:, LOW]).tolist()
+
+    def _reserve(self, arriving: Ints) -> None:
+        need = [held + int(more) for held, more in zip(self.held(), arriving, strict=True)]
+        if any(rows > room for rows, room in zip(need, self._rooms, strict=True)):
+            self._rooms = [
+                max(room, 1 << (rows - 1).bit_length()) if rows else room
+                for rows, room in zip(need, self._rooms, strict=True)
+            ]
+            old, self._windows = self._windows, empty(self._rooms, self._keys, self._buckets)
+            refill(self._windows, old, self._keys)
+            self._point()
+
+    def _point(self) -> None:
+        """Tell the loops where the windows are."""
+        windows, nests = self._windows, self._nests
+        for source, depth in np.ndindex(nests.nest.shape):
+            s = nests.nest[source, depth]
+            loop = nests.loops[source, depth]
+            loop[[STREAM, FIRST, MASK]] = s, windows.first[s], windows.mask[s]
+            loop[WHEN] = AT if s == source else (AFTER if depth > nests.fresh[source] else BEFORE)
+            mine, outer, theirs, how = nests.tests[source, depth, 0]
+            loop[[NODES, BUCKETS, COMPARE]] = -1, 0, how
+            if mine >= 0:
+                _, loop[NODES], loop[HEADS], loop[BUCKETS] = windows.column[mine]
+                loop[[OUTER, OUTER_NODES]] = outer, windows.column[theirs, 1]
+                loop[OUTER_MASK] = windows.mask[nests.nest[source, outer]]

@@ -1,0 +1,1 @@
+"""In which order, at what price: statistics, cost model, orders, indexes, plan."""

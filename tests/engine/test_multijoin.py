@@ -1,0 +1,457 @@
+"""The join of several streams against brute force: any order, index, window, evaluation and graph."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as pen
+from multiway import HOW, Edge, Row, Window, all_results
+from penstock.core import chain
+from penstock.engine.multijoin import Bound, Ordered, Settings, run
+from penstock.errors import ColumnError, InputError, KeyTypeError, OrderError, TimeError, WindowError
+from penstock.streams.keys import Coder
+
+NAMES = "abcde"
+LAZY = [pen.every(1), pen.every(3), pen.every(50)]
+WAYS = [  # evaluation, algorithm
+    ("eager", "auto"),
+    ("eager", "naive"),
+    ("eager", "general"),
+    *((every, algorithm) for every in LAZY for algorithm in ("auto", "lazy", "naive", "general")),
+]
+INDEXES = ["auto", "none", 1, 3]
+
+
+@st.composite
+def streams(draw: st.DrawFn, *, least: int = 2, most: int = 4, rows: int = 7, columns: int = 1) -> list[list[Row]]:
+    """Draw streams with ties, gaps and null keys."""
+    key = st.one_of(st.none(), *[st.integers(0, 2)] * 9)
+    step = st.tuples(st.sampled_from([0, 0, 1, 1, 2, 5]), st.tuples(*[key] * columns))
+    found = []
+    for _ in range(draw(st.integers(least, most))):
+        now, stream = draw(st.integers(-2, 3)), []
+        for gap, keys in draw(st.lists(step, max_size=rows)):
+            now += gap
+            stream.append(Row(now, keys))
+        found.append(stream)
+    return found
+
+
+WINDOW = st.builds(Window, st.integers(1, 8), st.booleans())
+
+
+def tables(drawn: Sequence[Sequence[Row]], text: Sequence[int] = (), columns: int = 1) -> dict[str, pa.Table]:
+    """Return streams as tables with columns ts, key0, key1, ... and row; keys as text have codes that are hashes."""
+    found = {}
+    for name, stream in zip(NAMES, drawn, strict=False):
+        table = {"ts": pa.array([row.ts for row in stream], pa.int64())}
+        for at in range(columns):
+            keys = [row.keys[at] for row in stream]
+            kind = pa.string() if at in text else pa.int64()
+            table[f"key{at}"] = pa.array([str(k) if at in text and k is not None else k for k in keys], kind)
+        table[f"row_{name}"] = pa.array(range(len(stream)), pa.int64())
+        found[name] = pa.table(table)
+    return found
+
+
+def spans(windows: Sequence[Window]) -> dict[str, Any]:
+    named = zip(NAMES, windows, strict=False)
+    return {name: pen.rows(window.span) if window.by_rows else window.span for name, window in named}
+
+
+def results(table: pa.Table, n: int) -> list[tuple[int, ...]]:
+    return sorted(zip(*(table[f"row_{name}"].to_pylist() for name in NAMES[:n]), strict=True))
+
+
+def common(n: int) -> list[Edge]:
+    return [Edge(one, 0, other, 0) for one, other in combinations(range(n), 2)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), drawn=streams(), way=st.sampled_from(WAYS), index=st.sampled_from(INDEXES))
+def test_a_common_attribute(data: st.DataObject, drawn: list[list[Row]], way: Any, index: object) -> None:
+    n = len(drawn)
+    windows = data.draw(st.lists(WINDOW, min_size=n, max_size=n))
+    evaluation, algorithm = way
+    want = all_results(drawn, windows, common(n))
+    got = pen.multijoin(
+        tables(drawn), on="key0", time="ts", windows=spans(windows),
+        evaluation=evaluation, algorithm=algorithm, index=index,
+    )  # fmt: skip
+    assert want == results(got, n)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), drawn=streams(least=3, rows=6), way=st.sampled_from(WAYS))
+def test_any_order(data: st.DataObject, drawn: list[list[Row]], way: Any) -> None:
+    n = len(drawn)
+    windows = data.draw(st.lists(WINDOW, min_size=n, max_size=n))
+    evaluation, algorithm = way
+    order: Any = data.draw(st.permutations(NAMES[:n]))
+    if algorithm == "general":
+        order = {name: data.draw(st.permutations(NAMES[:n])) for name in NAMES[:n]}
+    elif algorithm == "auto":
+        algorithm = "eager" if evaluation == "eager" else "lazy"
+    index = {name: data.draw(st.sampled_from(INDEXES)) for name in NAMES[:n]}  # hybrid
+    got = pen.multijoin(
+        tables(drawn, text=[0]), on=["key0"], time="ts", windows=spans(windows),
+        order=order, evaluation=evaluation, algorithm=algorithm, index=index,
+    )  # fmt: skip
+    assert all_results(drawn, windows, common(n)) == results(got, n)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), drawn=streams(least=5, most=5, rows=4))
+def test_five_streams(data: st.DataObject, drawn: list[list[Row]]) -> None:
+    windows = data.draw(st.lists(WINDOW, min_size=5, max_size=5))
+    want = all_results(drawn, windows, common(5))
+    for evaluation in ("eager", pen.every(4)):
+        got = pen.multijoin(tables(drawn), on="key0", time="ts", windows=spans(windows), evaluation=evaluation)
+        assert want == results(got, 5)
+
+
+GRAPHS: dict[str, dict[tuple[str, str], Any]] = {
+    "chain": {("a", "b"): "key0", ("b", "c"): ("key1", "key0"), ("c", "d"): "key1"},
+    "star": {("a", "b"): "key0", ("a", "c"): "key1", ("d", "a"): [("key0", "key1")]},
+    "ring": {("a", "b"): "key0", ("b", "c"): "key1", ("c", "d"): "key0", ("d", "a"): "key1"},
+    "sizes": {
+        ("a", "b"): ("key0", "<", "key0"),
+        ("c", "b"): ("key1", ">=", "key0"),
+        ("d", "c"): ("key0", "!=", "key1"),
+    },
+    "hybrid": {("a", "b"): ["key0", ("key1", "<=", "key1")], ("b", "c"): ("key1", ">", "key0"), ("c", "d"): "key1"},
+    "two keys": {("a", "b"): ["key0", "key1"], ("b", "c"): "key0", ("c", "d"): ("key0", "key1")},
+}
+
+
+def column_edges(graph: Mapping[tuple[str, str], Any]) -> list[Edge]:
+    found = []
+    for (one, other), columns in graph.items():
+        for part in columns if isinstance(columns, list) else [columns]:
+            mine, *how, theirs = (part, part) if isinstance(part, str) else part
+            found.append(Edge(NAMES.index(one), int(mine[-1]), NAMES.index(other), int(theirs[-1]), *how))
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    data=st.data(),
+    drawn=streams(least=4, most=4, rows=5, columns=2),
+    graph=st.sampled_from(sorted(GRAPHS)),
+    evaluation=st.sampled_from(["eager", pen.every(3)]),
+)
+def test_a_join_graph(data: st.DataObject, drawn: list[list[Row]], graph: str, evaluation: object) -> None:
+    text = data.draw(st.sampled_from([[], [0, 1]])) if graph not in {"sizes", "hybrid"} else []
+    windows = data.draw(st.lists(WINDOW, min_size=4, max_size=4))
+    index = {name: data.draw(st.sampled_from(INDEXES)) for name in NAMES[:4]}
+    order = data.draw(st.one_of(st.just("auto"), st.just("heuristic"), st.permutations(NAMES[:4])))
+    got = pen.multijoin(
+        tables(drawn, text, 2), on=GRAPHS[graph], time="ts", windows=spans(windows),
+        order=order, evaluation=evaluation, index=index,
+    )  # fmt: skip
+    assert all_results(drawn, windows, column_edges(GRAPHS[graph])) == results(got, 4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([3, -1, 2**62, None, 0, -(2**62)]),
+        pa.array([0, 2**63 + 5, 2**64 - 1, 7, None, 8], pa.uint64()),
+        pa.array([0.5, -0.5, -1e300, 1e300, float("nan"), None, -0.0, 0.0, float("inf"), -float("inf"), 5e-324]),
+        pa.array([1.5, -2.0, 3.0], pa.float32()),
+        pa.array([0, 5, None, 3], pa.timestamp("us")),
+        pa.array([1, 20_000, -5], pa.date32()),
+    ],
+    ids=lambda values: str(values.type),
+)
+@pytest.mark.parametrize("how", ["!=", "<", "<=", ">", ">="])
+def test_values_of_any_kind_are_compared_by_size(values: pa.Array, how: str) -> None:
+    left = pa.table({"ts": [0] * len(values), "x": values, "left": range(len(values))})
+    right = left.rename_columns(["ts", "y", "right"])
+    got = pen.multijoin({"a": left, "b": right}, on={("a", "b"): ("x", how, "y")}, time="ts", windows=1)
+    numbers = values.to_pylist()
+    real = [at for at, value in enumerate(numbers) if value is not None and value == value]  # noqa: PLR0124 - no NaN
+    want = [(one, other) for one in real for other in real if HOW[how](numbers[one], numbers[other])]
+    assert want == sorted(zip(got["left"].to_pylist(), got["right"].to_pylist(), strict=True))
+
+
+@settings(max_examples=20, deadline=None)
+@given(drawn=streams(least=3, most=3, rows=5))
+def test_a_cross_product_if_asked_for(drawn: list[list[Row]]) -> None:
+    windows = [Window(3), Window(4), Window(2, by_rows=True)]
+    graph = {("a", "b"): "key0"}
+    got = pen.multijoin(tables(drawn), on=graph, time="ts", windows=spans(windows), cross=True)
+    assert all_results(drawn, windows, column_edges(graph)) == results(got, 3)
+    got = pen.multijoin(tables(drawn), on={}, time="ts", windows=spans(windows), cross=True)
+    assert all_results(drawn, windows, []) == results(got, 3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn=streams(most=2, rows=15), window=st.sampled_from([1, 4, pen.rows(3)]), text=st.booleans())
+def test_two_streams_are_the_join_of_two(drawn: list[list[Row]], window: Any, text: bool) -> None:  # noqa: FBT001
+    left, right = (table.rename_columns(["ts", "key", "row"]) for table in tables(drawn, [0] * text).values())
+    want = pen.join(left, right, on="key", time="ts", window=window)
+    got = pen.multijoin({"left": left, "right": right}, on="key", time="ts", windows=window)
+    assert want.schema == got.schema
+    by = [("row_left", "ascending"), ("row_right", "ascending")]
+    assert want.sort_by(by) == got.sort_by(by)
+
+
+# --- how it is done -----------------------------------------------------------------------------------------------
+
+
+def random_tables(n: int, rows: int, keys: int, seed: int = 0) -> dict[str, pa.Table]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: pa.table(
+            {
+                "ts": np.sort(rng.integers(0, rows // 2, rows)),
+                "key0": rng.integers(0, keys, rows),
+                f"row_{name}": np.arange(rows),
+            }
+        )
+        for name in NAMES[:n]
+    }
+
+
+def joined(given: Mapping[str, pa.Table], **how: Any) -> Any:
+    return run(given, Settings(**{"on": "key0", "time": "ts", "windows": 10, **how}))
+
+
+def test_every_way_gives_the_same_results() -> None:
+    given = random_tables(3, 400, 8)
+    want = results(joined(given).table, 3)
+    assert len(want) > 1000
+    assert len(set(want)) == len(want)
+    for evaluation, algorithm in WAYS:
+        for index in INDEXES:
+            got = joined(given, evaluation=evaluation, algorithm=algorithm, index=index)
+            assert want == results(got.table, 3)
+    for order in permutations(NAMES[:3]):
+        assert want == results(joined(given, order=order).table, 3)
+
+
+def test_small_rooms_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = random_tables(3, 300, 5)
+    want = results(joined(given).table, 3)
+    monkeypatch.setattr(chain, "FIRST_ROOM", 1)
+    monkeypatch.setattr(chain, "FIRST_RESULTS", 1)
+    monkeypatch.setattr("penstock.engine.multijoin.SLICE", 7)
+    for evaluation in ("eager", pen.every(20)):
+        for index in ("hash", "none"):
+            assert want == results(joined(given, evaluation=evaluation, index=index).table, 3)
+
+
+def test_keys_whose_codes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        name: table.set_column(1, "key0", table["key0"].cast(pa.string()))
+        for name, table in random_tables(3, 60, 4).items()
+    }
+    want = results(joined(given).table, 3)
+    code = Coder.code
+    monkeypatch.setattr(Coder, "code", lambda self, columns: (code(self, columns)[0] % 2, None))
+    assert want == results(joined(given).table, 3)
+    graph = {("a", "b"): "key0", ("b", "c"): "key0"}
+    assert want == results(joined(given, on=graph).table, 3)
+
+
+def test_windows_hold_no_more_than_they_must() -> None:
+    given = random_tables(3, 2000, 50)
+    given["c"] = given["c"][:0]  # a stream that stays silent: nothing joins, and the others do not pile up
+    bound = Bound(Settings(on="key0", time="ts", windows=10), given)
+    windows = Ordered(bound).chain
+    for batch in bound.batches():
+        for tick in np.unique(batch.ts):
+            rows = batch.ts == tick
+            assert windows.push(chain.Batch(*(column[rows] for column in batch))).shape == (3, 0)
+            assert max(windows.held()) <= 10 * 12
+
+
+def test_old_rows_leave_late_if_asked() -> None:
+    given = random_tables(3, 400, 8)
+    eager, late = joined(given, index="none"), joined(given, index="none", expiration=pen.every(50))
+    assert results(eager.table, 3) == results(late.table, 3)
+    assert eager.compared <= late.compared
+
+
+def shifting(seed: int = 3) -> dict[str, pa.Table]:
+    """Return four streams, of which the last becomes 50 times faster in the middle."""
+    rng = np.random.default_rng(seed)
+    rates = [(4, 4), (2, 2), (1, 1), (0.2, 10)]
+    found = {}
+    for name, (before, after) in zip(NAMES, rates, strict=False):
+        ts = np.concatenate([rng.uniform(0, 500, int(500 * before)), rng.uniform(500, 1000, int(500 * after))])
+        keys = rng.integers(0, 40, ts.size)
+        found[name] = pa.table({"ts": np.sort(ts.astype(int)), "key0": keys, f"row_{name}": np.arange(ts.size)})
+    return found
+
+
+def test_the_order_follows_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.engine.multijoin.SLICE", 200)
+    given = shifting()
+    how: dict[str, Any] = {"windows": 30, "index": "none"}
+    adaptive = joined(given, **how)
+    first, *changes = adaptive.changes
+    assert changes
+    assert all(change.gain > 1.2 for change in changes)
+    assert any(500 <= change.since < 500 + 10 * 30 for change in changes)
+    fixed = [joined(given, order=order, **how) for order in permutations(NAMES[:4])]
+    want = results(fixed[0].table, 4)
+    assert want == results(adaptive.table, 4)
+    stubborn = joined(given, order=first.plan.order, **how)
+    assert not stubborn.changes[1:]
+    assert adaptive.compared < stubborn.compared
+    assert adaptive.compared <= 1.1 * min(way.compared for way in fixed)
+
+
+def test_a_steady_stream_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.engine.multijoin.SLICE", 200)
+    given = {name: table.slice(0, table.num_rows // 2) for name, table in shifting().items()}
+    assert len(joined(given, windows=30).changes) <= 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), drawn=streams(least=3, rows=6))
+def test_changing_the_order_changes_no_result(data: st.DataObject, drawn: list[list[Row]]) -> None:
+    n = len(drawn)
+    windows = data.draw(st.lists(WINDOW, min_size=n, max_size=n))
+    bound = Bound(Settings("key0", "ts", spans(windows), index=data.draw(st.sampled_from(INDEXES))), tables(drawn))
+    loops = Ordered(bound).chain
+    found = []
+    for batch in bound.batches():
+        for tick in np.unique(batch.ts):
+            loops.reorder([list(data.draw(st.permutations(range(n)))) for _ in range(n)])
+            part = loops.push(chain.Batch(*(column[batch.ts == tick] for column in batch)))
+            found += list(zip(*part.tolist(), strict=True))
+    assert all_results(drawn, windows, common(n)) == sorted(found)
+
+
+def test_an_index_and_a_good_order_save_comparisons() -> None:
+    given = random_tables(4, 300, 40)
+    scanned, hashed = joined(given, index="none"), joined(given)
+    assert hashed.compared < scanned.compared / 10
+    naive = joined(given, index="none", algorithm="naive")
+    assert scanned.compared < naive.compared
+
+
+# --- inputs and outputs -------------------------------------------------------------------------------------------
+
+
+def test_columns_of_all_streams() -> None:
+    a = pa.table({"ts": [1], "id": pa.array([7], pa.int32()), "x": ["p"]})
+    b = pa.table({"ts": [1], "id": pa.array([7], pa.int64()), "y": [1.5]})
+    c = pa.table({"ts": [2], "id": pa.array([7], pa.int64()), "x": ["q"]})
+    got = pen.multijoin({"a": a, "b": b, "c": c}, on="id", time="ts", windows=5)
+    assert got.to_pylist() == [{"id": 7, "ts_a": 1, "x_a": "p", "ts_b": 1, "y": 1.5, "ts_c": 2, "x_c": "q"}]
+    assert got.schema.field("id").type == pa.int64()
+    graph = pen.multijoin({"a": a, "b": b, "c": c}, on={("a", "b"): "id", ("b", "c"): "id"}, time="ts", windows=5)
+    names = ["ts_a", "id_a", "x_a", "ts_b", "id_b", "y", "ts_c", "id_c", "x_c"]
+    assert names == graph.column_names
+
+
+def test_pandas_in_and_out_with_timestamps() -> None:
+    when = pd.to_datetime(["2025-01-01 00:00:00", "2025-01-01 00:00:40"])
+    frames = {name: pd.DataFrame({f"t{name}": when, "k": ["x", "y"], name: [1, 2]}) for name in ("a", "b", "c")}
+    got = pen.multijoin(
+        frames, on="k", time={"a": "ta", "b": "tb", "c": "tc"}, windows="30 seconds", evaluation=pen.every("1 minute")
+    )
+    assert isinstance(got, pd.DataFrame)
+    assert sorted(got[["k", "a", "b", "c"]].to_numpy().tolist()) == [["x", 1, 1, 1], ["y", 2, 2, 2]]
+
+
+def test_no_rows_at_all() -> None:
+    given = {name: table[:0] for name, table in random_tables(3, 10, 2).items()}
+    for windows in (5, pen.rows(3)):
+        assert pen.multijoin(given, on="key0", time="ts", windows=windows).num_rows == 0
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "argument"),
+    [
+        ({"on": "no"}, ColumnError, "on='no'"),
+        ({"on": []}, ColumnError, "on"),
+        ({"on": {("a", "z"): "key0"}}, InputError, "on"),
+        ({"on": {("a", "b"): "key0"}}, InputError, "on"),
+        ({"on": {("a", "b"): "no", ("b", "c"): "key0"}}, ColumnError, "on='no'"),
+        ({"on": {("a", "b"): "key0", ("b", "a"): "key0"}}, InputError, "on"),
+        ({"on": {("a", "b"): ("key0", "like", "key0"), ("b", "c"): "key0"}}, ColumnError, "on"),
+        ({"on": {("a", "b"): [], ("b", "c"): "key0"}}, ColumnError, "on"),
+        ({"time": "no"}, ColumnError, "time='no'"),
+        ({"time": {"a": "ts"}}, InputError, "time"),
+        ({"windows": 0}, WindowError, "windows"),
+        ({"windows": "5 minutes"}, WindowError, "windows"),
+        ({"windows": pen.rows(0)}, WindowError, "windows"),
+        ({"windows": {"a": 5, "b": 5}}, InputError, "windows"),
+        ({"evaluation": "lazy"}, InputError, "evaluation"),
+        ({"evaluation": pen.every(0)}, InputError, "evaluation"),
+        ({"evaluation": pen.every(5), "expiration": "eager"}, InputError, "expiration"),
+        ({"evaluation": pen.every(5), "expiration": pen.every(2)}, InputError, "expiration"),
+        ({"expiration": 5}, InputError, "expiration"),
+        ({"index": "tree"}, InputError, "index"),
+        ({"index": 0}, InputError, "index"),
+        ({"index": {"a": "hash"}}, InputError, "index"),
+        ({"algorithm": "lazy"}, InputError, "algorithm"),
+        ({"order": ["a", "b"]}, InputError, "order"),
+        ({"memory": 100}, InputError, "memory"),
+        ({"policy": "prob"}, InputError, "policy"),
+    ],
+)
+def test_what_cannot_be(how: dict[str, Any], error: type[InputError], argument: str) -> None:
+    with pytest.raises(error) as caught:
+        pen.multijoin(random_tables(3, 10, 2), **{"on": "key0", "time": "ts", "windows": 5, **how})
+    assert argument == caught.value.argument
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "two or more tables by name"),
+        ({"a": random_tables(1, 5, 2)["a"]}, "two or more tables by name"),
+        ({1: None, 2: None}, "with a word"),
+        ({"a": None, "b": None}, "an Arrow table or a pandas DataFrame"),
+        ({"a": 5, "b": 6}, "an Arrow table"),
+    ],
+)
+def test_streams_that_cannot_be(given: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        pen.multijoin(given, on="key0", time="ts", windows=5)
+
+
+def test_rows_out_of_order_and_without_time() -> None:
+    good = random_tables(2, 10, 2)
+    for ts, error in (([2, 1], OrderError), ([1, None], TimeError)):
+        bad = pa.table({"ts": pa.array(ts, pa.int64()), "key0": [1, 1]})
+        with pytest.raises(error):
+            pen.multijoin({**good, "bad": bad}, on="key0", time="ts", windows=5)
+
+
+def test_text_is_not_compared_by_size() -> None:
+    words = pa.table({"ts": [1], "word": ["tea"]})
+    with pytest.raises(KeyTypeError, match="compare numbers, dates or times by size"):
+        pen.multijoin({"a": words, "b": words}, on={("a", "b"): ("word", "<", "word")}, time="ts", windows=5)
+
+
+def test_names_that_clash_again() -> None:
+    a = pa.table({"ts": [1], "k": [1], "x": [1], "x_a": [2]})
+    b = pa.table({"ts": [1], "k": [1], "x": [1]})
+    with pytest.raises(ColumnError, match="two columns named 'x_a'"):
+        pen.multijoin({"a": a, "b": b}, on="k", time="ts", windows=5)
+
+
+def test_ten_streams() -> None:
+    rows = pa.table({"ts": [1, 2, 3], "k": [1, 2, 1]})
+    given = {f"s{at}": rows for at in range(10)}
+    got = pen.multijoin(given, on="k", time="ts", windows=1)
+    assert got.num_rows == 3
+    with pytest.raises(InputError, match="2 to 12 streams"):
+        pen.multijoin({f"s{at}": rows for at in range(13)}, on="k", time="ts", windows=1)
