@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.api import (
         Join,
+        Optimum,
         Policy,
         Report,
         Result,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         configure,
         join,
         joining,
+        optimum,
         policies,
         policy,
         report,
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Join",
+    "Optimum",
     "Policy",
     "Report",
     "Result",
@@ -35,6 +38,7 @@ __all__ = [
     "configure",
     "join",
     "joining",
+    "optimum",
     "policies",
     "policy",
     "report",
