@@ -58,12 +58,12 @@ def optimum(
 ) -> Optimum:
     """Find the best schedule for two tables, in order of time."""
     begin = time.perf_counter()
-    seconds(time_limit)
+    limit = seconds(time_limit)
     left_table, right_table, _ = two_tables(left, right)
     bound = Bound(settings, left_table.schema, right_table.schema)
     asked(bound, objective)
     stated = read(bound, (left_table, right_table), objective, count_from)
-    found = best(stated, pools(bound))
+    found = best(stated, pools(bound), limit)
     return Optimum(
         value=number(found.value, objective),
         bound=number(found.bound, objective),
