@@ -6,8 +6,8 @@ side, from 0, over every arrival of that side (late and null-key rows too). Keys
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from itertools import pairwise, product
+from collections.abc import Callable, Hashable, Mapping
+from itertools import combinations, pairwise, product
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["time", "rows"]
@@ -158,3 +158,49 @@ def bounded(
 
     result.live.update((row.side, row.row) for row in memory)
     return result
+
+
+def best(
+    trace: list[Arrival],
+    *,
+    spans: tuple[int, int],
+    kind: Kind,
+    limits: int | tuple[int, int],
+    worth: Callable[[Row, Row], float] = lambda _left, _right: 1,
+    start: int | None = None,
+    full: bool = False,
+    least: bool = False,
+) -> float:
+    """Try everything that memory can hold after every tick; returns what the best (or least) run gains.
+
+    If `full`, nothing leaves before its time while there is room.
+    """
+    rows = numbered(trace)
+    windows = Windows(spans, kind, rows)
+    pools = [((0, 1), limits)] if isinstance(limits, int) else [((0,), limits[0]), ((1,), limits[1])]
+    states: dict[frozenset[Row], float] = {frozenset(): 0}
+    for now in sorted({row.ts for row in rows}):
+        newcomers = [row for row in rows if row.ts == now]
+        after: dict[frozenset[Row], float] = {}
+        for memory, total in states.items():
+            present = [*memory, *newcomers]
+            gain = sum(
+                worth(left, right)
+                for left, right in product(present, present)
+                if (left.side, right.side) == (0, 1) and now in {left.ts, right.ts} and windows.meet(left, right)
+            )
+            staying = [row for row in present if not windows.expires(row, now)]
+            choices = []
+            for sides, limit in pools:
+                mine = [row for row in staying if row.side in sides]
+                most = min(limit, len(mine))
+                sizes = [most] if full else range(most + 1)
+                choices.append([held for size in sizes for held in combinations(mine, size)])
+            for parts in product(*choices):
+                state = frozenset(row for part in parts for row in part)
+                value = total + (gain if start is None or now >= start else 0)
+                known = after.get(state)
+                if known is None or (value < known if least else value > known):
+                    after[state] = value
+        states = after
+    return min(states.values()) if least else max(states.values())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.api import (
         Join,
+        Optimum,
         Plan,
         Policy,
         Report,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         join,
         joining,
         multijoin,
+        optimum,
         plan,
         policies,
         policy,
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Join",
+    "Optimum",
     "Plan",
     "Policy",
     "Report",
@@ -44,6 +47,7 @@ __all__ = [
     "join",
     "joining",
     "multijoin",
+    "optimum",
     "plan",
     "policies",
     "policy",

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from penstock.engine import compare as comparing
 from penstock.engine import multijoin as several
-from penstock.engine import pump
+from penstock.engine import offline, pump
+from penstock.engine.offline import Optimum
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
 from penstock.operator.join import Join, as_table, settings_of
@@ -255,6 +256,65 @@ def compare(  # noqa: PLR0913 - the same arguments as join
     )
 
 
+def optimum(  # noqa: PLR0913 - the same arguments as join
+    left: Any,
+    right: Any,
+    *,
+    on: Any,
+    time: Any,
+    window: Any,
+    memory: Any,
+    split: Any = "shared",
+    objective: str = "count",
+    importance: Any = None,
+    combine: str = "min",
+    count_from: Any = None,
+    time_limit: float | None = None,
+) -> Optimum:
+    """Find the best that any policy could have done, knowing the future, and prove it.
+
+    The idea: a place in memory is a unit of flow through time; the flow that meets the most partners is the best
+    schedule, and the prices of places prove it.
+
+    Parameters:
+        left, right, on, time, window, split, importance, combine: as for ``penstock.join``; in order of time.
+        memory: rows kept over both sides; None for all. Bytes are refused.
+        objective: "count" for the most pairs, "importance" for the most important ones.
+        count_from: the first time whose pairs count (warm-up); a pair counts by the time of its later row.
+        time_limit: seconds after which the best schedule and bound so far are good enough.
+
+    Returns:
+        An ``Optimum``: `value` and `bound` (equal when proved), `schedule` (side, row, until), `prices`, and
+        ``replay()``, the policy that plays the schedule.
+
+    Cost: a min-cost flow with O(rows) nodes and arcs, whatever the window: about a second for 5,000 rows a side.
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> r = pa.table({"ts": range(5), "key": [1, 1, 1, 3, 2]})
+        >>> s = pa.table({"ts": range(5), "key": [2, 3, 1, 1, 3]})
+        >>> best = pen.optimum(r, s, on="key", time="ts", window=3, memory=2)
+        >>> best.value, best.bound
+        (6, 6)
+        >>> pen.join(r, s, on="key", time="ts", window=3, memory=2, policy=best.replay()).num_rows
+        6
+
+    References: das2003 §3.2 (OPT with split="fixed", OPTV with "shared"); importance2006 §4.2 (ESJA).
+    """
+    settings = settings_of(
+        {
+            "on": on,
+            "time": time,
+            "window": window,
+            "memory": memory,
+            "split": split,
+            "importance": importance,
+            "combine": combine,
+        }
+    )
+    return offline.optimum(left, right, settings, objective=objective, count_from=count_from, time_limit=time_limit)
+
+
 def policy(name: str, **options: Any) -> Policy:
     """Make a policy object, its options checked.
 
@@ -498,6 +558,7 @@ def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> 
 
 __all__ = [
     "Join",
+    "Optimum",
     "Plan",
     "Policy",
     "Report",
@@ -510,6 +571,7 @@ __all__ = [
     "join",
     "joining",
     "multijoin",
+    "optimum",
     "plan",
     "policies",
     "policy",

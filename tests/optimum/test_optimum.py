@@ -1,0 +1,243 @@
+"""The optimum is what brute force finds, whatever the network; it is proved by prices, and its schedule plays."""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import penstock as pen
+from oracles import Arrival, Kind, Row, best
+from penstock.errors import BudgetError, ImportanceError, InputError, OrderError
+from penstock.optimum import flow, networks
+from penstock.optimum.problem import COMBINE, Pool, Problem, chains, problem, simultaneous
+from penstock.streams.intake import NO_FLOATS, NO_INTS, Side
+from penstock.streams.workloads import zipf
+from traces import by_time, traces, window
+
+KINDS = st.sampled_from(get_args(Kind))
+SPANS = st.tuples(st.integers(1, 9), st.integers(1, 9))
+LIMITS = st.one_of(st.integers(1, 3), st.tuples(st.integers(1, 2), st.integers(1, 2)))
+PAIR: dict[str, Callable[[float, float], float]] = {
+    "min": min,
+    "max": max,
+    "sum": lambda a, b: a + b,
+    "product": lambda a, b: a * b,
+    "mean": lambda a, b: (a + b) / 2,
+}
+R, S = (1, 1, 1, 3, 2), (2, 3, 1, 1, 3)
+
+
+def budget(limits: int | tuple[int, int]) -> dict[str, Any]:
+    return {"memory": limits} if isinstance(limits, int) else {"memory": sum(limits), "split": limits}
+
+
+def weight_of(side: int, row: int) -> float:
+    """Give each row an importance: few values, some equal, some 0, some no whole number."""
+    return (0.0, 1.0, 1.0, 2.5, 20.0)[(3 * row + side) % 5]
+
+
+def table(trace: list[Arrival], side: int) -> pa.Table:
+    mine = [arrival for arrival in trace if arrival.side == side]
+    return pa.table(
+        {
+            "ts": pa.array([arrival.ts for arrival in mine], pa.int64()),
+            "key": pa.array([arrival.key for arrival in mine], pa.int64()),
+            "weight": pa.array([weight_of(side, row) for row in range(len(mine))], pa.float64()),
+        }
+    )
+
+
+def played(trace: list[Arrival], found: pen.Optimum, start: int | None, **arguments: Any) -> pa.Table:
+    """Play the schedule through the join and return the pairs that count; nobody may be shed for want of room."""
+    result = pen.run(table(trace, 0), table(trace, 1), on="key", time="ts", policy=found.replay(), **arguments)
+    later = pc.max_element_wise(result.table["ts_left"], result.table["ts_right"])
+    until = {(row["side"], row["row"]): row["until"] for row in found.schedule.to_pylist()}
+    for gone in result.ledger.to_pylist():
+        assert gone["shed_at"] >= until.get((gone["side"], gone["arrival"]), gone["ts"])
+    return result.table if start is None else result.table.filter(pc.greater_equal(later, start))
+
+
+@settings(max_examples=600)
+@given(traces(rows=12, keys=3), SPANS, KINDS, LIMITS, st.sampled_from([None, None, 2, 6]))
+def test_small_traces(
+    trace: list[Arrival], spans: tuple[int, int], kind: Kind, limits: int | tuple[int, int], start: int | None
+) -> None:
+    trace = by_time(trace)
+    want = best(trace, spans=spans, kind=kind, limits=limits, start=start)
+    arguments = {"window": window(spans, kind), **budget(limits)}
+    got = pen.optimum(table(trace, 0), table(trace, 1), on="key", time="ts", count_from=start, **arguments)
+    assert (want, want) == (got.value, got.bound)
+    assert want == played(trace, got, start, **arguments).num_rows
+
+
+@settings(max_examples=400)
+@given(traces(rows=11, keys=2), SPANS, KINDS, LIMITS, st.sampled_from(sorted(PAIR)))
+def test_small_traces_with_importance(
+    trace: list[Arrival], spans: tuple[int, int], kind: Kind, limits: int | tuple[int, int], combine: str
+) -> None:
+    trace = by_time(trace)
+
+    def worth(left: Row, right: Row) -> float:
+        return PAIR[combine](weight_of(0, left.row), weight_of(1, right.row))
+
+    want = best(trace, spans=spans, kind=kind, limits=limits, worth=worth)
+    arguments = {"window": window(spans, kind), "importance": "weight", "combine": combine, **budget(limits)}
+    got = pen.optimum(table(trace, 0), table(trace, 1), on="key", time="ts", objective="importance", **arguments)
+    assert want == pytest.approx(got.value)
+    assert want == pytest.approx(got.bound)
+    assert got.gap == 0
+    assert want == pytest.approx(pc.sum(played(trace, got, None, **arguments)["importance"]).as_py() or 0)
+
+
+def stated(left: list[int], right: list[int], span: int, *, combine: str | None = None, start: int = 0) -> Problem:
+    """State the problem of the papers: one row on each side at each tick."""
+    sides = [
+        Side(
+            np.arange(len(keys)),
+            np.array(keys, np.int64),
+            None,
+            NO_INTS,
+            np.array([weight_of(side, row) for row in range(len(keys))]) if combine else NO_FLOATS,
+        )
+        for side, keys in enumerate((left, right))
+    ]
+    return problem((sides[0], sides[1]), span=(span, span), by_rows=False, combine=combine, count_from=start)
+
+
+def by_network(posed: Problem, pools: list[Pool], which: str) -> float:
+    """Return what the flow through one of the networks gains."""
+    total = simultaneous(posed)
+    for pool in pools:
+        chained = chains(posed, pool)
+        if which == "moment":
+            network = networks.by_moment(posed, pool)
+        else:
+            network = networks.by_tuple(chained, pool) if which == "tuple" else networks.by_class(chained, pool)[0]
+        total += flow.solve(network).gain
+    return total
+
+
+@settings(max_examples=500)
+@given(st.data(), st.integers(2, 9), st.integers(2, 40), st.sampled_from([None, *COMBINE]))
+def test_the_three_networks_agree(data: st.DataObject, span: int, length: int, combine: str | None) -> None:
+    streams = st.lists(st.integers(0, 3), min_size=length, max_size=length)
+    posed = stated(
+        data.draw(streams), data.draw(streams), span, combine=combine, start=data.draw(st.sampled_from([0, 2 * span]))
+    )
+    each = data.draw(st.integers(1, min(span, length) - 1))
+    for pools in ([Pool((0,), each), Pool((1,), each)], [Pool((0, 1), 2 * each)]):
+        want, *others = (by_network(posed, pools, which) for which in ("moment", "tuple", "class"))
+        assert others == pytest.approx([want, want])
+
+
+@pytest.mark.parametrize(("split", "want"), [("fixed", 5), ("shared", 6)])
+def test_the_example_of_the_paper(split: str, want: int) -> None:
+    left, right = (pa.table({"ts": range(5), "key": keys}) for keys in (R, S))
+    got = pen.optimum(left, right, on="key", time="ts", window=3, memory=2, split=split)
+    assert (want, want) == (got.value, got.bound)
+
+
+@pytest.mark.parametrize("split", ["fixed", "shared"])
+@pytest.mark.parametrize("memory", [10, 100, 198])
+def test_policies_stay_below_the_optimum_and_the_optimum_below_exact(split: str, memory: int) -> None:
+    streams = zipf(1500, keys=30, seed=3)
+    common: dict[str, Any] = {"on": "key", "time": "ts", "window": 100, "split": split, "count_from": 200}
+    got = pen.optimum(streams.left, streams.right, memory=memory, **common)
+    chosen: list[str | pen.Policy] = ["exact", "rand", "oldest", "prob", "life", got.replay()]
+    scores = pen.compare(streams.left, streams.right, policies=chosen, memory=[memory], **common)
+    exact, *others, replayed = scores["pairs"].to_pylist()
+    assert got.value == got.bound == replayed
+    assert max(others) <= got.value <= exact
+    if memory == 198:
+        assert exact == got.value
+
+
+def test_the_best_of_two_pools_is_below_the_best_of_one() -> None:
+    streams = zipf(800, keys=20, skew=(1.0, 0.0), seed=5)
+    common: dict[str, Any] = {"on": "key", "time": "ts", "window": 80, "memory": 60}
+    apart, together = (
+        pen.optimum(streams.left, streams.right, split=split, **common) for split in ("fixed", "shared")
+    )
+    assert apart.value <= together.value
+
+
+def test_keys_of_any_type_and_times() -> None:
+    start = dt.datetime(2025, 1, 1, tzinfo=dt.UTC)
+    rows = [(0, "ann", 1), (20, "bob", 2), (20, "ann", 1), (60, None, 1), (61, "bob", 2)]
+    tables = [
+        pa.table(
+            {
+                "at": pa.array(
+                    [start + dt.timedelta(seconds=s + shift) for s, _, _ in rows], pa.timestamp("ms", "UTC")
+                ),
+                "who": [name for _, name, _ in rows],
+                "which": [number for *_, number in rows],
+            }
+        )
+        for shift in (0, 5)
+    ]
+    common: dict[str, Any] = {"on": ["who", "which"], "time": "at", "window": "50 seconds", "memory": 1}
+    got = pen.optimum(*tables, **common)
+    assert got.value == got.bound == pen.join(*tables, policy=got.replay(), **common).num_rows
+    later = pen.optimum(*tables, count_from=start + dt.timedelta(seconds=25), **common)
+    assert 0 < later.value < got.value
+
+
+@example(0)
+@example(1)
+@given(st.integers(0, 1))
+def test_empty_streams(side: int) -> None:
+    tables = [pa.table({"ts": pa.array([1, 2], pa.int64()), "key": pa.array([1, 1], pa.int64())})] * 2
+    tables[side] = tables[side][:0]
+    for given_tables in (tables, [tables[0][:0], tables[1][:0]]):
+        got = pen.optimum(*given_tables, on="key", time="ts", window=3, memory=2)
+        assert (0, 0, 0) == (got.value, got.bound, got.schedule.num_rows)
+
+
+TWO = pa.table({"ts": [1, 2], "key": [1, 1], "weight": [1.0, -1.0], "word": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "argument"),
+    [
+        ({"memory": "1MB"}, BudgetError, "memory"),
+        ({"memory": 0}, BudgetError, "memory"),
+        ({"memory": 1, "split": "fixed"}, BudgetError, "memory"),
+        ({"objective": "pairs"}, InputError, "objective"),
+        ({"objective": "importance"}, ImportanceError, "importance"),
+        ({"objective": "importance", "importance": "weight"}, ImportanceError, "importance='weight'"),
+        ({"time_limit": 0}, InputError, "time_limit"),
+        ({"time_limit": "soon"}, InputError, "time_limit"),
+        ({"count_from": "noon"}, InputError, "count_from"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], kind: type[InputError], argument: str) -> None:
+    given_arguments = {"on": "key", "time": "ts", "window": 3, "memory": 2, **arguments}
+    with pytest.raises(kind) as caught:
+        pen.optimum(TWO, TWO, **given_arguments)
+    assert argument == caught.value.argument
+
+
+def test_rows_out_of_order_are_refused() -> None:
+    with pytest.raises(OrderError):
+        pen.optimum(TWO.take([1, 0]), TWO, on="key", time="ts", window=3, memory=2)
+
+
+def test_the_papers_network_says_what_it_is_for() -> None:
+    with pytest.raises(InputError, match="at most 4"):
+        networks.by_moment(stated([1] * 9, [1] * 9, 5), Pool((0,), 5))
+    gap = problem(
+        tuple(Side(np.array([0, 2]), np.array([1, 1]), None, NO_INTS, NO_FLOATS) for _ in range(2)),  # type: ignore[arg-type]
+        span=(3, 3),
+        by_rows=False,
+    )
+    assert networks.by_moment(gap, Pool((0,), 1)).nodes > 0
+    late = gap._replace(sides=(gap.sides[0], gap.sides[1]._replace(tick=np.array([1, 1]))))
+    with pytest.raises(InputError, match="one a side and tick"):
+        networks.by_moment(late, Pool((0,), 1))
