@@ -6,6 +6,7 @@ Times are the shortest CPU seconds of runs in turns, of the loops alone: rows ar
 import json
 import time
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ ONE_FAST = [*EQUAL[:3], pen.Stream("S4", rate=10, window=100, distinct=50)]
 INTERVALS = (1, 2, 5, 10, 20, 30, 50)
 FOUR_WAY = {"sparse": (20_000, 10_000), "dense": (2_000, 2_000)}  # keys, window
 ROWS = 200_000  # of each stream
+WINDOW, CHANGE, END = 100, 1000, 4000  # when one stream becomes faster
 
 
 class Case:
@@ -182,9 +184,43 @@ def measure_four_way() -> dict[str, Any]:
     return found
 
 
+def measure_adaptation() -> dict[str, Any]:
+    """Let one stream become 50 times faster, and time what comes ten windows later: fixed orders, and adapting."""
+    rng = np.random.default_rng(1)
+    rows = {}
+    for name, before, after in (("a", 10, 10), ("b", 5, 5), ("c", 2, 2), ("d", 0.5, 25)):
+        early = rng.uniform(0, CHANGE, int(CHANGE * before))
+        late = rng.uniform(CHANGE, END, int((END - CHANGE) * after))
+        ts = np.sort(np.concatenate([early, late]).astype(np.int64))
+        rows[name] = pa.table({"ts": ts, "attr": rng.integers(0, 200, ts.size)})
+
+    def seconds(order: Any) -> tuple[float, Ordered]:
+        bound = Bound(Settings("attr", "ts", WINDOW, order=order, index=10), rows)
+        ordered, taken = Ordered(bound), 0.0
+        for batch in bound.batches():
+            begin = time.process_time()
+            ordered.push(batch)
+            taken += (time.process_time() - begin) * bool(batch.ts[0] >= CHANGE + 10 * WINDOW)
+        return taken, ordered
+
+    orders = list(permutations(rows))
+    fixed = [min(seconds(order)[0] for _ in range(REPEATS)) for order in orders]
+    runs = [seconds("auto") for _ in range(REPEATS)]
+    changes = [
+        {"since": change.since, "order": list(change.plan.order), "gain": change.gain}
+        for change in runs[0][1].changes
+    ]
+    return {"best": min(fixed), "worst": max(fixed), "adapting": min(taken for taken, _ in runs), "changes": changes}
+
+
 def main() -> None:
     """Measure all, and write what came of it."""
-    results = {"orders": measure_orders(), "intervals": measure_intervals(), "four_way": measure_four_way()}
+    results = {
+        "orders": measure_orders(),
+        "intervals": measure_intervals(),
+        "adaptation": measure_adaptation(),
+        "four_way": measure_four_way(),
+    }
     tables.MULTIWAY.write_text(json.dumps(results, indent=2) + "\n")
     tables.write_all()
     print(tables.multiway_table(json.loads(tables.MULTIWAY.read_text())))

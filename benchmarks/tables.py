@@ -206,6 +206,14 @@ def multiway_table(results: dict[str, Any]) -> str:
         for name in ("naive", "lazy", "general")
     ]
     parts.append(table("comparisons and time, one fast stream", [f"τ = {every}" for every in algorithms], rows))
+    adaptation = results["adaptation"]
+    best, adapting = adaptation["best"], adaptation["adapting"]
+    rows = [
+        ["best fixed order", f"{best:.2f} s", "100%"],
+        ["adapting", f"{adapting:.2f} s", f"{best / adapting:.0%}"],
+        ["worst fixed order", f"{adaptation['worst']:.2f} s", f"{best / adaptation['worst']:.0%}"],
+    ]
+    parts.append(table("ten windows after one stream became 50 times faster", ["time", "speed"], rows))
     rows = [
         [
             f"{case['keys']:,} keys, window {case['window']:,}",

@@ -21,8 +21,8 @@ from penstock.planner.statistics import COMPARED, MOMENTS, Link, Stream, compara
 from penstock.streams.keys import Coder, common_type, ranks
 from penstock.streams.times import Clock, Every, Rows, common_clock
 
-SLICE = 1 << 16
-SELDOM = 4  # the order is revisited once in so many times the rows that the windows hold
+SLICE = 1 << 15
+SELDOM = 1 << 18  # rows after which the order is revisited in any case; if windows hold more, after so many
 WORTH = 1.2  # how many times cheaper another order must be
 INDEXES = ("auto", "hash", "none")
 
@@ -245,13 +245,15 @@ class Bound:
         return planning.make(
             [self._indexed(at, stream) for at, stream in enumerate(measured.streams)],
             join="hash" if any(self.buckets) else "nested",
-            every=None if self.every is None else self.every * self._unit(),
+            every=None if self.every is None else self.every * self.unit,
             order=order,
             algorithm=algorithm,
             selectivity=self._connected(measured.selectivity),
         )
 
-    def _unit(self) -> float:
+    @property
+    def unit(self) -> float:
+        """The length of a tick: 1, or in seconds where time is in timestamps."""
         return 1.0 if self.clock.unit is None else self.clock.unit / 10**9
 
     def _indexed(self, at: int, stream: Stream) -> Stream:
@@ -334,9 +336,9 @@ class Bound:
 class Ordered:
     """A join whose order is revisited while it runs, if it was not given.
 
-    The idea: before a batch is joined, rates and distinct values are measured anew on the rows of the longest window
-    and the batch. If the order in use would cost noticeably more than the best one, the loops change places. That is
-    done once in four times the rows that the windows hold, so it costs little per row.
+    The idea: if a batch brings noticeably more or fewer rows of a stream than expected, rates and distinct values are
+    measured anew, on the rows of the longest window and the batch; and so they are from time to time. If the order in
+    use would cost noticeably more than the best one, the loops change places.
 
     References: golab2003 §5.4 (fluctuating stream arrival rates).
     """
@@ -345,21 +347,32 @@ class Ordered:
         self._bound = bound
         part = max(1, SLICE // len(bound.ts))
         begin = min((int(ts[0]) for ts in bound.ts if ts.size), default=0)
-        end = max((int(ts[:part][-1]) for ts in bound.ts if ts.size), default=0)
-        plan = bound.plan(begin, end)
+        last = max((int(ts[-1]) for ts in bound.ts if ts.size), default=0)
+        end = min((int(ts[part - 1]) for ts in bound.ts if ts.size >= part), default=last)
+        plan = bound.plan(begin, end)  # from the first rows, as many as a batch has
         self.changes = [Change(begin, plan, 1.0)]
         self.chain = bound.chain(plan)
         spans = [span for span, by_rows in zip(bound.span, bound.by_rows, strict=True) if not by_rows]
         self._longest = max(spans, default=1)
-        self._due = 0
+        self._seen = plan
+        self._due = SELDOM
 
     def push(self, batch: Batch) -> Ints:
         """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
-        if self._bound.settings.order == "auto" and self._due <= 0 and batch.row.size:
-            self._revisit(int(batch.ts[0]), int(batch.ts[-1]))
-            self._due = SELDOM * sum(self.chain.held())
+        if self._bound.settings.order == "auto" and batch.row.size:
+            surprised = self._surprises(batch)
+            if surprised or self._due <= 0:
+                self._revisit(int(batch.ts[0]), int(batch.ts[-1]))
+                self._due = 0 if surprised else max(SELDOM, sum(self.chain.held()))  # rates may still be mixed
         self._due -= batch.row.size
         return self.chain.push(batch)
+
+    def _surprises(self, batch: Batch) -> bool:
+        """Say whether the rows of a stream differ by half, and by more than chance does, from its measured rate."""
+        length = (int(batch.ts[-1]) - int(batch.ts[0]) + 1) * self._bound.unit
+        expected = np.array([stream.rate for stream in self._seen.streams]) * length
+        came = np.bincount(batch.stream, minlength=expected.size)
+        return bool((np.abs(came - expected) > expected / 2 + 5 * np.sqrt(expected + 1)).any())
 
     def _revisit(self, begin: int, end: int) -> None:
         best = self._bound.plan(min(begin, end - self._longest + 1), end, moments=1)
@@ -368,6 +381,7 @@ class Ordered:
         if gain > WORTH:
             self.chain.reorder(self._bound.nests(best))
             self.changes.append(Change(begin, best, gain))
+        self._seen = best
 
 
 def run(streams: Any, settings: Settings) -> Joined:
