@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Policy,
         Report,
         Result,
+        Truncated,
         compare,
         configure,
         join,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         rows,
         run,
         table,
+        truncate,
         write,
     )
 
@@ -34,6 +36,7 @@ __all__ = [
     "Policy",
     "Report",
     "Result",
+    "Truncated",
     "compare",
     "configure",
     "join",
@@ -45,6 +48,7 @@ __all__ = [
     "rows",
     "run",
     "table",
+    "truncate",
     "write",
 ]
 
