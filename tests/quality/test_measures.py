@@ -87,5 +87,5 @@ def test_a_subset_loses_only_what_is_missing() -> None:
 
 
 def test_other_columns_are_refused() -> None:
-    with pytest.raises(SchemaError, match="approximate: got columns .*int64.*; the exact result has"):
+    with pytest.raises(SchemaError, match=r"approximate: got columns .*int64.*; the exact result has"):
         measures(rows([]), rows([]).select(["n"]))
