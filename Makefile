@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos lint types bench docs clean
+.PHONY: help demo test test-chaos lint types bench figures docs clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ types: $(READY) ## mypy, strict
 
 bench: $(READY) ## measure speed and memory; writes benchmarks/results.json and the tables made from it
 	$(BIN)/python -m benchmarks
+
+figures: $(READY) ## measure the papers' figures; writes benchmarks/figures.json and the claims made from it
+	$(BIN)/python -m benchmarks.figures
 
 docs: $(READY) ## rewrite the generated tables in README.md and docs/
 	$(BIN)/python -m benchmarks.tables

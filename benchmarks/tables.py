@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import registry_tables
+from benchmarks import figures, registry_tables
 from benchmarks.registry_tables import ROOT
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def table(title: str, head: list[str], rows: list[list[str]]) -> str:
 def write_all() -> None:
     """Rewrite every generated table."""
     registry_tables.main()
+    figures.write_claims()
     if RESULTS.exists():
         registry_tables.write(ROOT / "README.md", "speed", speed_table(json.loads(RESULTS.read_text())))
 

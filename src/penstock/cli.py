@@ -278,6 +278,33 @@ def compare(  # noqa: PLR0913 - one parameter an option
 
 
 @app.command()
+def figure(
+    name: Annotated[str, typer.Argument(metavar="PAPER/N", help="Which figure, e.g. das2003/3.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Write PNG and JSON into this folder.", metavar="DIR")] = Path("figures"),
+    quick: Annotated[bool, typer.Option("--quick", help="A quarter of the length, for the shape.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a figure of one of the papers anew, and draw it."""
+    from penstock.report import figures as drawing
+    from penstock.report.papers import registry
+
+    drawing.ready()
+    with _progress(f"measuring {name}", "measurements") as progress:
+        shown = registry.figure(name, quick=quick, progress=progress)
+    paths = drawing.save(shown, out)
+    if as_json:
+        _answer({**shown.to_dict(), "paths": paths})
+        return
+    screen = _screen()
+    step = max(1, len(shown.x) // 12)  # of long curves only some points
+    rows = [[f"{value:,.6g}" for value in point] for point in zip(shown.x, *shown.curves.values(), strict=True)]
+    screen.print(_table(f"{shown.name}: {shown.title}", [shown.x_label, *shown.curves], rows[::step]))
+    for path in paths:
+        screen.print(str(path), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def warmup(*, as_json: AsJson = False) -> None:
     """Compile every kernel now, so that no later run has to wait for that."""
     begin = time.perf_counter()
@@ -507,7 +534,7 @@ def _screen() -> Console:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+def _progress(what: str, unit: str = "rows") -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar on the terminal, on standard error, and nothing in a pipe."""
     console = Console(stderr=True)
     columns = (
@@ -522,7 +549,7 @@ def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
         task: TaskID = bar.add_task("loading kernels (a first run compiles them)", total=None, count="")
 
         def show(done: int, total: int | None) -> None:
-            bar.update(task, description=what, completed=done, total=total, count=f"{done:,} rows")
+            bar.update(task, description=what, completed=done, total=total, count=f"{done:,} {unit}")
 
         yield show
 
