@@ -80,13 +80,14 @@ def test_odja_is_esja(
     st.integers(1, 5),
     st.integers(1, 3),
     st.sampled_from(["min", "sum", "product"]),
-    st.booleans(),
+    st.sampled_from(["most", "least"]),
 )
 def test_negative_weights_and_the_least(
-    keys: list[tuple[int, int]], span: int, limit: int, combine: str, least: bool
+    keys: list[tuple[int, int]], span: int, limit: int, combine: str, wanted: str
 ) -> None:
     trace = [Arrival(side, ts, both[side]) for ts, both in enumerate(keys) for side in range(2)]
     stated = posed(trace, (span, span), SIGNED, combine)
+    least = wanted == "least"
 
     def worth(left: Row, right: Row) -> float:
         mine, theirs = SIGNED[3 * left.row % 5], SIGNED[(3 * right.row + 1) % 5]
