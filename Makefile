@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos lint types bench figures docs clean
+.PHONY: help demo test test-chaos lint types bench bench-optimum figures docs clean
 
 help: ## say what there is to do
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Penstock needs Python 3.11 or newer; set PYTHON=")'
@@ -35,6 +35,9 @@ types: $(READY) ## mypy, strict
 
 bench: $(READY) ## measure speed and memory; writes benchmarks/results.json and the tables made from it
 	$(BIN)/python -m benchmarks
+
+bench-optimum: $(READY) ## measure the offline optimum; writes benchmarks/optimum.json, docs/optimum.md and its plot
+	$(BIN)/python -m benchmarks.optimum
 
 figures: $(READY) ## measure the papers' figures; writes benchmarks/figures.json and the claims made from it
 	$(BIN)/python -m benchmarks.figures

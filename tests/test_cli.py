@@ -386,6 +386,29 @@ def test_words_for_moments() -> None:
         cli.moment_of("noon")
 
 
+# --- optimum ------------------------------------------------------------------------------------------------------
+
+
+def test_optimum_gives_what_the_function_gives(penstock: Penstock, pair: list[str], tmp_path: Path) -> None:
+    words = ["--memory", "20", "--split", "fixed", "--count-from", "50"]
+    out = tmp_path / "schedule.parquet"
+    ran = penstock("optimum", *pair, *JOIN, *words, "--schedule", str(out), "--json")
+    want = pen.optimum(left, right, on="key", time="ts", window=20, memory=20, split="fixed", count_from=50)
+    assert (want.value, want.bound, 0, want.schedule.num_rows) == tuple(
+        ran.document[name] for name in ("value", "bound", "gap", "kept")
+    )
+    assert want.schedule.equals(files.read(out))
+    text = penstock("optimum", *pair, *JOIN, *words, "--schedule", str(out))
+    assert f"{want.value:,} pairs (proved)" in text.out
+    assert str(out) in text.out
+
+
+def test_optimum_says_what_is_wrong(penstock: Penstock, pair: list[str]) -> None:
+    ran = penstock("optimum", *pair, *JOIN, "--memory", "1MB")
+    assert ran.code == 2
+    assert "knapsack" in ran.err
+
+
 # --- compare ------------------------------------------------------------------------------------------------------
 
 

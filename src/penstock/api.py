@@ -208,7 +208,8 @@ def compare(  # noqa: PLR0913 - the same arguments as join
 
     Parameters:
         left, right, on, time, window, lateness, importance, combine, per_key, seed: as for ``penstock.join``.
-        policies: names or policy objects; "exact" is one of them.
+        policies: names or policy objects; also "exact", "optimum" (the best schedule, for importance where rows
+            have one, else for pairs) and "bound" (what nothing exceeds; equal where the optimum is proved).
         memory: a list of budgets.
         split: a split as for ``penstock.join``, or a list of them.
         count_from: the first time whose pairs count (warm-up); a pair counts by the time of its later row.

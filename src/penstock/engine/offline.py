@@ -21,6 +21,13 @@ OBJECTIVES = ("count", "importance")
 PROVED = 1e-9  # of the bound: what sums of fractions may lose in their last digits
 
 
+class Schedule(dict[str, list[Any]]):
+    """The columns of a schedule; in the name of its policy they are only counted."""
+
+    def __repr__(self) -> str:
+        return f"{len(self['row'])} rows kept"
+
+
 @dataclass(frozen=True)
 class Optimum:
     """The best that was possible: its value, a bound that proves it, and who stays until when.
@@ -45,7 +52,7 @@ class Optimum:
 
     def replay(self) -> Policy:
         """Return the policy that plays the schedule."""
-        return policy("replay", schedule=self.schedule.to_pydict())
+        return policy("replay", schedule=Schedule(self.schedule.to_pydict()))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, without the tables."""
@@ -58,12 +65,12 @@ def optimum(
 ) -> Optimum:
     """Find the best schedule for two tables, in order of time."""
     begin = time.perf_counter()
-    seconds(time_limit)
+    limit = seconds(time_limit)
     left_table, right_table, _ = two_tables(left, right)
     bound = Bound(settings, left_table.schema, right_table.schema)
     asked(bound, objective)
     stated = read(bound, (left_table, right_table), objective, count_from)
-    found = best(stated, pools(bound))
+    found = best(stated, pools(bound), limit)
     return Optimum(
         value=number(found.value, objective),
         bound=number(found.bound, objective),

@@ -1,12 +1,17 @@
 """Find the best schedule of a problem, pool by pool, with the prices that prove how good it is."""
 
+import math
+import time
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.core.windows import Floats, Ints
-from penstock.optimum import flow, networks, prices
+from penstock.optimum import prices
+from penstock.optimum.augment import Augmented
 from penstock.optimum.problem import Chains, Pool, Problem, chains, simultaneous
+
+WORK = 1 << 22  # nodes seen between two looks at the clock
 
 
 class Solution(NamedTuple):
@@ -37,24 +42,37 @@ class Best(NamedTuple):
         return self.simultaneous + sum(solution.bound for solution in self.pools)
 
 
-def best(problem: Problem, pools: tuple[Pool, ...]) -> Best:
-    """Find the best schedule.
+def best(problem: Problem, pools: tuple[Pool, ...], seconds: float | None = None) -> Best:
+    """Find the best schedule, or after so many seconds a good one with a bound.
 
     The sides of a fixed split gain independently of each other, so each is solved by itself.
     """
-    return Best(tuple(exact(problem, pool) for pool in pools), simultaneous(problem))
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    found = []
+    for left, pool in zip(range(len(pools), 0, -1), pools, strict=True):
+        share = end if seconds is None else time.monotonic() + (end - time.monotonic()) / left
+        found.append(solved(problem, pool, share))
+    return Best(tuple(found), simultaneous(problem))
 
 
-def exact(problem: Problem, pool: Pool) -> Solution:
-    """Solve one pool by the flow through its classes, and prove the solution by prices."""
+def solved(problem: Problem, pool: Pool, end: float) -> Solution:
+    """Solve one pool: look for good prices, then augment the flow they give until it is feasible.
+
+    If that is not done at `end`, on the monotonic clock, tuples leave where they are too many.
+    """
     chained = chains(problem, pool)
     if not chained.row.size:
         return Solution(chained, pool, chained.arrival, np.zeros(max(chained.ticks - 1, 0)), 0.0, 0.0)
     pool = pool._replace(limit=min(pool.limit, chained.row.size))
-    network, events = networks.by_class(chained, pool)
-    found = flow.solve(network)
-    price = flow.slot_prices(network, found.units, chained.ticks)
-    return checked(chained, pool, flow.departures(chained, events, found.units), price)
+    begun = prices.search(chained, pool)
+    flow = Augmented(chained, pool, begun)
+    while not flow.balanced and time.monotonic() < end:
+        flow.advance(WORK)
+    until = flow.until()
+    if not flow.balanced:
+        stay = np.maximum(until - chained.arrival, 1)
+        prices.fit(chained, pool.limit, prices.gains(chained, until) / stay, until)
+    return checked(chained, pool, until, flow.prices())
 
 
 def checked(chained: Chains, pool: Pool, until: Ints, price: Floats) -> Solution:
@@ -65,7 +83,7 @@ def checked(chained: Chains, pool: Pool, until: Ints, price: Floats) -> Solution
     """
     if (prices.held(chained, until) > pool.limit).any() or (price < 0).any():
         raise AssertionError("a schedule must fit into its pool, and prices must not be negative")
-    gain = prices.gained(chained, until)
+    gain = float(prices.gains(chained, until).sum())
     bound = prices.answer(chained, pool, price).bound
     return Solution(chained, pool, until, price, gain, max(gain, bound))
 
