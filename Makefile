@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos lint types bench bench-spark bench-planner bench-multiway docs clean
+.PHONY: help demo test test-chaos lint types bench bench-spark bench-planner bench-multiway bench-optimum figures docs clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,6 +49,12 @@ bench-planner: $(READY) ## compare orders of 1,000 random joins; writes benchmar
 
 bench-multiway: $(READY) ## measure joins of several streams; writes benchmarks/multiway.json and its tables
 	$(BIN)/python -m benchmarks.multiway
+
+bench-optimum: $(READY) ## measure the offline optimum; writes benchmarks/optimum.json, docs/optimum.md and its plot
+	$(BIN)/python -m benchmarks.optimum
+
+figures: $(READY) ## measure the papers' figures; writes benchmarks/figures.json and the claims made from it
+	$(BIN)/python -m benchmarks.figures
 
 docs: $(READY) ## rewrite the generated tables in README.md and docs/
 	$(BIN)/python -m benchmarks.tables

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from itertools import combinations, pairwise, product
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["time", "rows"]
@@ -204,3 +205,33 @@ def best(
                     after[state] = value
         states = after
     return min(states.values()) if least else max(states.values())
+
+
+def truncated(counts: list[tuple[int, int]], keep: int) -> int:
+    """Find the most pairs that `keep` tuples of keys with these counts can have: das2003's recurrence as printed."""
+
+    def most(m: int, n: int, p: int) -> int:
+        low, high = sorted((m, n))
+        if p <= 2 * low:
+            return (p // 2) ** 2 if p % 2 == 0 else (p * p - 1) // 4
+        assert p <= low + high
+        return low * (p - low)
+
+    best: list[float] = [0, *[float("-inf")] * keep]
+    for m, n in counts:
+        best = [max(best[j - p] + most(m, n, p) for p in range(min(j, m + n) + 1)) for j in range(keep + 1)]
+    return int(best[keep])
+
+
+def truncated_by_side(counts: list[tuple[int, ...]], keep: tuple[int, ...]) -> int:
+    """Find the most results that so many tuples of each relation can have, trying every way key by key."""
+    best: dict[tuple[int, ...], int] = {(0,) * len(keep): 0}
+    for key in counts:
+        found: dict[tuple[int, ...], int] = {}
+        for used, results in best.items():
+            for kept in product(*(range(count + 1) for count in key)):
+                total = tuple(map(sum, zip(used, kept, strict=True)))
+                if all(a <= b for a, b in zip(total, keep, strict=True)):
+                    found[total] = max(found.get(total, 0), results + prod(kept))
+        best = found
+    return best[keep]

@@ -104,11 +104,11 @@ def child(*words: object, **options: Any) -> "subprocess.Popen[str]":
 def test_help_is_the_map(penstock: Penstock, words: list[str]) -> None:
     ran = penstock(*words)
     assert ran.code == 0
-    for command in ("join", "compare", "plan", "warmup", "demo", "doctor"):
+    for command in ("join", "compare", "plan", "optimum", "figure", "warmup", "demo", "doctor"):
         assert command in ran.out
 
 
-@pytest.mark.parametrize("command", ["join", "compare", "plan", "warmup", "demo", "doctor"])
+@pytest.mark.parametrize("command", ["join", "compare", "plan", "optimum", "figure", "warmup", "demo", "doctor"])
 def test_every_command_has_help_and_takes_json(penstock: Penstock, command: str) -> None:
     ran = penstock(command, "--help")
     assert ran.code == 0
@@ -386,6 +386,29 @@ def test_words_for_moments() -> None:
         cli.moment_of("noon")
 
 
+# --- optimum ------------------------------------------------------------------------------------------------------
+
+
+def test_optimum_gives_what_the_function_gives(penstock: Penstock, pair: list[str], tmp_path: Path) -> None:
+    words = ["--memory", "20", "--split", "fixed", "--count-from", "50"]
+    out = tmp_path / "schedule.parquet"
+    ran = penstock("optimum", *pair, *JOIN, *words, "--schedule", str(out), "--json")
+    want = pen.optimum(left, right, on="key", time="ts", window=20, memory=20, split="fixed", count_from=50)
+    assert (want.value, want.bound, 0, want.schedule.num_rows) == tuple(
+        ran.document[name] for name in ("value", "bound", "gap", "kept")
+    )
+    assert want.schedule.equals(files.read(out))
+    text = penstock("optimum", *pair, *JOIN, *words, "--schedule", str(out))
+    assert f"{want.value:,} pairs (proved)" in text.out
+    assert str(out) in text.out
+
+
+def test_optimum_says_what_is_wrong(penstock: Penstock, pair: list[str]) -> None:
+    ran = penstock("optimum", *pair, *JOIN, "--memory", "1MB")
+    assert ran.code == 2
+    assert "knapsack" in ran.err
+
+
 # --- compare ------------------------------------------------------------------------------------------------------
 
 
@@ -417,6 +440,35 @@ def test_compare_shows_importance_where_there_is_one(penstock: Penstock, tmp_pat
     paths = [put(tmp_path / "l.csv", weigh.left), put(tmp_path / "r.csv", weigh.right)]
     words = ["--policies", "exact", "--memory", "10", "--importance", "importance"]
     assert "importance" in penstock("compare", *paths, *JOIN, *words).out
+
+
+# --- figure -------------------------------------------------------------------------------------------------------
+
+
+def test_figure_writes_a_picture_and_its_numbers(penstock: Penstock, tmp_path: Path) -> None:
+    ran = penstock("figure", "das2003/9", "--quick", "--out", tmp_path)
+    assert ran.code == 0
+    assert {"das2003-9.png", "das2003-9.json"} == {path.name for path in tmp_path.iterdir()}
+    kept = json.loads((tmp_path / "das2003-9.json").read_text())
+    assert "domain size 10" in kept["title"]
+    for word in ("das2003/9", "RAND", "PROB", "EXACT", "das2003-9.png"):
+        assert word in ran.out
+    again = penstock("figure", "das2003/9", "--quick", "--out", tmp_path / "more", "--json").document
+    assert {**kept, "paths": [str(tmp_path / "more" / name) for name in ("das2003-9.png", "das2003-9.json")]} == again
+
+
+def test_figure_that_there_is_not(penstock: Penstock, tmp_path: Path) -> None:
+    ran = penstock("figure", "das2003/1", "--out", tmp_path / "no")
+    assert 2 == ran.code
+    assert "figure: got 'das2003/1'; there are das2003/3" in ran.err
+    assert not (tmp_path / "no").exists()
+
+
+def test_figure_without_matplotlib(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.report.figures.find_spec", lambda _name: None)
+    ran = penstock("figure", "das2003/9", "--quick", "--json")
+    assert 2 == ran.code
+    assert "pip install 'penstock[figures]'" == ran.document["error"]["want"].removeprefix("install it: ")
 
 
 # --- warmup and doctor --------------------------------------------------------------------------------------------

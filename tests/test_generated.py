@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import registry_tables, tables
+from benchmarks import figures, registry_tables, tables
 
 from documents import ROOT
 from penstock.policies.registry import Entry, entries
@@ -21,6 +21,15 @@ def test_the_policy_table_is_the_registry() -> None:
 def test_the_table_of_papers_is_registry_and_tests() -> None:
     want = registry_tables.papers_table()
     assert want == registry_tables.between(ROOT / "docs" / "papers.md", "papers")[1]
+
+
+def test_the_table_of_claims_is_what_was_measured() -> None:
+    want = figures.claims_table(figures.kept())
+    assert want == registry_tables.between(ROOT / "docs" / "claims.md", "claims")[1]
+
+
+def test_claims_that_were_not_measured_are_said() -> None:
+    assert "## das2003\n\nNot measured yet." in figures.claims_table({})
 
 
 def test_the_speed_table_says_what_was_not_measured() -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Report,
         Result,
         Stream,
+        Truncated,
         compare,
         configure,
         every,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         rows,
         run,
         table,
+        truncate,
         write,
     )
 
@@ -41,6 +43,7 @@ __all__ = [
     "Report",
     "Result",
     "Stream",
+    "Truncated",
     "compare",
     "configure",
     "every",
@@ -55,6 +58,7 @@ __all__ = [
     "rows",
     "run",
     "table",
+    "truncate",
     "write",
 ]
 

@@ -7,11 +7,12 @@ import pyarrow as pa
 
 from penstock.engine import compare as comparing
 from penstock.engine import multijoin as several
-from penstock.engine import offline, pump
+from penstock.engine import offline, pump, truncating
 from penstock.engine.offline import Optimum
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
 from penstock.operator.join import Join, as_table, settings_of
+from penstock.operator.relations import Truncated
 from penstock.planner import plan as planning
 from penstock.planner import statistics
 from penstock.planner.plan import Plan
@@ -215,7 +216,8 @@ def compare(  # noqa: PLR0913 - the same arguments as join
 
     Parameters:
         left, right, on, time, window, lateness, importance, combine, per_key, seed: as for ``penstock.join``.
-        policies: names or policy objects; "exact" is one of them.
+        policies: names or policy objects; also "exact", "optimum" (the best schedule, for importance where rows
+            have one, else for pairs) and "bound" (what nothing exceeds; equal where the optimum is proved).
         memory: a list of budgets.
         split: a split as for ``penstock.join``, or a list of them.
         count_from: the first time whose pairs count (warm-up); a pair counts by the time of its later row.
@@ -313,6 +315,45 @@ def optimum(  # noqa: PLR0913 - the same arguments as join
         }
     )
     return offline.optimum(left, right, settings, objective=objective, count_from=count_from, time_limit=time_limit)
+
+
+def truncate(*relations: Any, on: Any, keep: Any = None, drop: Any = None) -> Truncated:
+    """Keep only so many rows of whole relations, and as much of their join as possible: a static join.
+
+    The idea: keys are kept whole or not at all, but for one that is kept in part; which ones is a knapsack.
+
+    Parameters:
+        relations: two or more Arrow tables, pandas DataFrames or batch DataFrames of Spark.
+        on: a column, a list of columns, a tuple with a column for each relation, or a list of such tuples. Null keys
+            join nothing.
+        keep: how many rows to keep, in all or as a tuple with a number for each relation. Three relations and more
+            need a tuple.
+        drop: the same, by the rows to drop.
+
+    Returns:
+        A ``Truncated``: `relations` (the retained rows of each, exactly as many as asked for), `pairs` (the results
+        of their join) and `bound` (what no choice exceeds; equal when the best is proved, as it is for two relations
+        but for few large keys). Of m relations, at most m times as many results are lost as by the best choice.
+
+    Cost: O(rows log rows) to count keys and choose rows, and what ``penstock.optimum.static.plan`` says; a million
+        rows a side take a second or two. On Spark the keys are counted there, the program runs on the driver over
+        the distinct counts, and the rows are chosen on Spark.
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> a = pa.table({"key": [1, 1, 2, 3]})
+        >>> b = pa.table({"key": [1, 2, 2, 2]})
+        >>> kept = pen.truncate(a, b, on="key", keep=4)
+        >>> kept.pairs, kept.bound, [rows["key"].to_pylist() for rows in kept.relations]
+        (3, 3, [[2], [2, 2, 2]])
+
+    References: das2003 §3.1.
+    """
+    if any(_is_spark(rows) for rows in relations):
+        from penstock.spark import truncating as on_spark  # noqa: PLC0415 - only with Spark
+
+        return on_spark.truncate(relations, on=on, keep=keep, drop=drop)
+    return truncating.truncate(relations, on=on, keep=keep, drop=drop)
 
 
 def policy(name: str, **options: Any) -> Policy:
@@ -565,6 +606,7 @@ __all__ = [
     "Result",
     "Stream",
     "Table",
+    "Truncated",
     "compare",
     "configure",
     "every",
@@ -579,5 +621,6 @@ __all__ = [
     "rows",
     "run",
     "table",
+    "truncate",
     "write",
 ]

@@ -237,7 +237,7 @@ def compare(  # noqa: PLR0913 - one parameter an option
     time: Time,
     window: Window,
     policies: Annotated[
-        str, typer.Option(help="Policies to compare, also with options: rand,prob:statistics=window,exact.")
+        str, typer.Option(help="Policies to compare, also with options: rand,prob:statistics=window,optimum,exact.")
     ],
     memory: Annotated[str, typer.Option(help="Budgets to compare: 100,200 or 1MB,2MB.", metavar="SIZES")],
     split: Annotated[str, typer.Option(help="Splits to compare: shared,fixed,300+100.")] = "shared",
@@ -334,6 +334,84 @@ def plan(  # noqa: PLR0913 - one parameter an option
             [*(row.get("new", "") and [row["new"]]), ", ".join(row["order"]), f"{row['cost']:,.6g}"] for row in listed
         ]
         screen.print(_table("Orders", [*(["new"] if "new" in listed[0] else []), "order", "cost"], rows))
+
+
+@app.command()
+def optimum(  # noqa: PLR0913 - one parameter an option
+    left: Left,
+    right: Right,
+    *,
+    on: On,
+    time: Time,
+    window: Window,
+    memory: Annotated[str, typer.Option(help="Rows kept over both sides.", metavar="ROWS")],
+    split: Annotated[str, typer.Option(help="shared, fixed, or rows for each side: 300+100.")] = "shared",
+    objective: Annotated[str, typer.Option(help="What to have the most of: count or importance.")] = "count",
+    importance: Importance = None,
+    combine: Combine = "min",
+    count_from: Annotated[
+        str | None,
+        typer.Option(help="Count pairs from this time on: a tick, or 2025-01-31T12:00.", metavar="TIME"),
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Be content with the best after so many seconds.", metavar="SECONDS")
+    ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(help="Write who stays until when to this file.", metavar="FILE")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the best that any policy could have done with two files, and prove it."""
+    from penstock.engine import offline
+    from penstock.operator.join import settings_of
+    from penstock.streams import files
+
+    given = _common(on, time, window, "0", importance)
+    settings = settings_of({**given, "combine": combine, "memory": memory_of(memory), "split": split_of(split)})
+    start = None if count_from is None else moment_of(count_from)
+    tables = files.read(left), files.read(right)
+    with _progress("solving"):
+        best = offline.optimum(*tables, settings, objective=objective, count_from=start, time_limit=time_limit)
+    if schedule is not None:
+        with files.writer(schedule, best.schedule.schema) as sink:
+            sink.write(best.schedule)
+    if as_json:
+        _answer({**best.to_dict(), "paths": {"left": left, "right": right, "schedule": schedule}})
+        return
+    screen = _screen()
+    unit = "pairs" if objective == "count" else "importance"
+    proved = "proved" if best.gap == 0 else f"at most {best.bound:,.6g}: a gap of {best.gap:.3%}"
+    value = f"{best.value:,}" if objective == "count" else f"{best.value:,.6g}"
+    screen.print(f"{value} {unit} ({proved}), keeping {best.schedule.num_rows:,} rows, in {best.seconds:.1f} s")
+    if schedule is not None:
+        screen.print(f"schedule: {schedule}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def figure(
+    name: Annotated[str, typer.Argument(metavar="PAPER/N", help="Which figure, e.g. das2003/3.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Write PNG and JSON into this folder.", metavar="DIR")] = Path("figures"),
+    quick: Annotated[bool, typer.Option("--quick", help="A quarter of the length, for the shape.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a figure of one of the papers anew, and draw it."""
+    from penstock.report import figures as drawing
+    from penstock.report.papers import registry
+
+    drawing.ready()
+    with _progress(f"measuring {name}", "measurements") as progress:
+        shown = registry.figure(name, quick=quick, progress=progress)
+    paths = drawing.save(shown, out)
+    if as_json:
+        _answer({**shown.to_dict(), "paths": paths})
+        return
+    screen = _screen()
+    step = max(1, len(shown.x) // 12)  # of long curves only some points
+    rows = [[f"{value:,.6g}" for value in point] for point in zip(shown.x, *shown.curves.values(), strict=True)]
+    screen.print(_table(f"{shown.name}: {shown.title}", [shown.x_label, *shown.curves], rows[::step]))
+    for path in paths:
+        screen.print(str(path), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -606,7 +684,7 @@ def _screen() -> Console:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+def _progress(what: str, unit: str = "rows") -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar on the terminal, on standard error, and nothing in a pipe."""
     console = Console(stderr=True)
     columns = (
@@ -621,7 +699,7 @@ def _progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
         task: TaskID = bar.add_task("loading kernels (a first run compiles them)", total=None, count="")
 
         def show(done: int, total: int | None) -> None:
-            bar.update(task, description=what, completed=done, total=total, count=f"{done:,} rows")
+            bar.update(task, description=what, completed=done, total=total, count=f"{done:,} {unit}")
 
         yield show
 
@@ -689,7 +767,7 @@ def _scores(scores: Any, title: str, *, importance: bool) -> Table:
                 score["policy"],
                 score["split"],
                 size,
-                f"{score['pairs']:,}",
+                "" if score["pairs"] is None else f"{score['pairs']:,}",
                 *worth,
                 share,
                 f"{score['seconds']:.3f}",

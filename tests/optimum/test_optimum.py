@@ -149,10 +149,10 @@ def test_policies_stay_below_the_optimum_and_the_optimum_below_exact(split: str,
     streams = zipf(1500, keys=30, seed=3)
     common: dict[str, Any] = {"on": "key", "time": "ts", "window": 100, "split": split, "count_from": 200}
     got = pen.optimum(streams.left, streams.right, memory=memory, **common)
-    chosen: list[str | pen.Policy] = ["exact", "rand", "oldest", "prob", "life", got.replay()]
+    chosen: list[str | pen.Policy] = ["exact", "rand", "oldest", "prob", "life", "optimum", "bound", got.replay()]
     scores = pen.compare(streams.left, streams.right, policies=chosen, memory=[memory], **common)
-    exact, *others, replayed = scores["pairs"].to_pylist()
-    assert got.value == got.bound == replayed
+    exact, *others, best_of_all, bound, replayed = scores["pairs"].to_pylist()
+    assert got.value == got.bound == best_of_all == bound == replayed
     assert max(others) <= got.value <= exact
     if memory == 198:
         assert exact == got.value
@@ -165,6 +165,43 @@ def test_the_best_of_two_pools_is_below_the_best_of_one() -> None:
         pen.optimum(streams.left, streams.right, split=split, **common) for split in ("fixed", "shared")
     )
     assert apart.value <= together.value
+
+
+def test_compare_maximises_importance_where_there_is_one() -> None:
+    streams = zipf(600, keys=10, importance="rare", seed=2)
+    common: dict[str, Any] = {"on": "key", "time": "ts", "window": 60, "importance": "importance"}
+    rows = pen.compare(
+        streams.left, streams.right, policies=["prob", "optimum", "bound", "exact"], memory=[20], **common
+    ).to_pylist()
+    prob, best_of_all, bound, exact = (row["importance"] for row in rows)
+    assert best_of_all == pytest.approx(bound)
+    assert prob < best_of_all < exact
+    assert rows[2]["pairs"] is None
+    got = pen.optimum(streams.left, streams.right, memory=20, objective="importance", **common)
+    assert got.value == pytest.approx(best_of_all)
+
+
+def test_what_compare_can_not_do_with_the_optimum() -> None:
+    streams = zipf(50, seed=1)
+    common: dict[str, Any] = {"on": "key", "time": "ts", "window": 5, "policies": ["optimum"]}
+    for more, kind in (
+        ({"memory": ["1MB"]}, BudgetError),
+        ({"memory": [3], "per_key": 1}, BudgetError),
+        ({"memory": [3], "lateness": 2}, InputError),
+    ):
+        with pytest.raises(kind):
+            pen.compare(streams.left, streams.right, **{**common, **more})
+
+
+def test_after_the_time_limit_there_is_a_schedule_and_a_bound() -> None:
+    streams = zipf(3000, keys=40, seed=9)
+    common: dict[str, Any] = {"on": "key", "time": "ts", "window": 300, "memory": 100, "split": "fixed"}
+    want = pen.optimum(streams.left, streams.right, **common)
+    got = pen.optimum(streams.left, streams.right, time_limit=1e-9, **common)
+    assert 0.8 * want.value < got.value <= want.value == want.bound <= got.bound < 1.2 * want.value
+    assert got.gap > 0
+    played_pairs = pen.join(streams.left, streams.right, policy=got.replay(), **common)
+    assert got.value == played_pairs.num_rows
 
 
 def test_keys_of_any_type_and_times() -> None:

@@ -1,12 +1,15 @@
-"""What das2003 claims of its online half, as assertions on small runs."""
+"""What das2003 claims of static joins and of its online half, as assertions on small runs."""
 
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as pen
+from oracles import truncated, truncated_by_side
+from penstock.optimum.static import approximate, pairs_of, plan
 from penstock.policies.statistics import Table
 from penstock.streams.workloads import Workload, uniform, zipf
 
@@ -69,6 +72,25 @@ def best_schedule(split: str) -> tuple[int, list[tuple[str, int, int]]]:
         if pairs > best[0]:
             best = (pairs, [("left" if s == 0 else "right", i, end) for (s, i), end in until.items()])
     return best
+
+
+def test_the_truncated_join_is_that_of_the_recurrence() -> None:
+    counts = [(7, 2), (3, 3), (1, 9), (4, 5), (4, 5)]
+    m, n = np.array(counts).T
+    for keep in range(m.sum() + n.sum() + 1):
+        quotas, bound = plan(m, n, np.ones_like(m), keep)
+        assert truncated(counts, keep) == pairs_of(quotas) == bound
+        partly = [quota for quota in quotas if 0 < min(quota.kept) and quota.kept != quota.counts]
+        assert sum(quota.keys for quota in partly) <= 1
+
+
+def test_m_relations_lose_at_most_m_times_what_the_best_choice_loses() -> None:
+    counts = [(3, 1, 2), (1, 2, 1), (2, 2, 0), (1, 1, 3)]
+    everything = sum(a * b * c for a, b, c in counts)
+    for keep in product(range(8), range(7), range(7)):
+        quotas, _ = approximate(np.array(counts).T, np.ones(len(counts), np.int64), keep)
+        best = truncated_by_side([*counts], keep)
+        assert everything - pairs_of(quotas) <= 3 * (everything - best)
 
 
 def test_the_example_is_exactly_seven() -> None:
@@ -137,3 +159,20 @@ def test_the_shared_split_is_at_least_as_good_when_skews_differ() -> None:
         shared = scores(streams, [200, 400], ["prob"], "shared")["prob"]
         for apart, together in zip(fixed, shared, strict=True):
             assert together >= apart
+
+
+def test_prob_comes_near_the_optimum_and_nearer_with_correlation() -> None:
+    """On uncorrelated streams it is 92 % rather than the paper's 96 %: see the table of claims."""
+    shares = []
+    for relation in ("anticorrelated", "uncorrelated", "correlated"):
+        streams = zipf(ROWS, keys=50, relation=relation, seed=1)
+        got = scores(streams, [WINDOW], ["prob", "optimum", "exact"])
+        assert got["prob"][0] < got["optimum"][0] <= got["exact"][0]
+        shares.append(got["prob"][0] / got["optimum"][0])
+    assert shares == sorted(shares)
+    assert 0.85 < shares[1] < 0.96 < shares[2]
+
+
+def test_the_optimum_is_exact_with_half_the_memory_on_many_keys() -> None:
+    got = scores(zipf(ROWS, keys=200, seed=1), [WINDOW], ["optimum", "exact"])
+    assert got["optimum"][0] > 0.99 * got["exact"][0]

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.core.windows import Floats, Ints
+from penstock.engine.offline import Optimum, optimum
 from penstock.engine.pump import SLICE, Progress, cuts, read_times, two_tables
 from penstock.errors import BudgetError, PolicyError
 from penstock.operator.join import COMBINED
@@ -27,6 +29,7 @@ SCHEMA = pa.schema(
         ("seconds", pa.float64()),
     ]
 )
+OFFLINE = ("optimum", "bound")  # valid entries that are no policies
 
 
 class Contender:
@@ -53,6 +56,15 @@ class Contender:
         self.core.take_ledger()
         self.pairs += trace.count(left, right)
         self.importance += trace.importance_of(left, right)
+
+
+class Ceiling(NamedTuple):
+    """What nothing exceeds with one budget: the bound of an optimum."""
+
+    pairs: int | None
+    importance: float | None
+    seconds: float
+    weighted: bool = False
 
 
 class Trace:
@@ -103,7 +115,11 @@ def compare(
     count_from: object,
     progress: Progress | None = None,
 ) -> pa.Table:
-    """Score every policy with every split and budget over one pass of the trace."""
+    """Score every policy with every split and budget over one pass of the trace.
+
+    "exact" is the join without a budget; "optimum" the schedule of ``offline.optimum``, replayed; "bound" the bound
+    that comes with it, for importance where rows have one, else for pairs.
+    """
     if not policies:
         raise PolicyError("policies", "none", 'name at least one, e.g. ["rand", "prob"]')
     if not memory:
@@ -111,20 +127,28 @@ def compare(
     left_table, right_table, _ = two_tables(left, right)
     schemas = left_table.schema, right_table.schema
     exact = Contender("exact", Bound(replace(settings, memory=None, split="shared"), *schemas))
-    entries: list[tuple[str, object, object, Contender]] = []
-    for given in policies:
-        for split in splits:
-            for size in memory:
-                if given == "exact":
-                    entries.append(("exact", split, size, exact))
-                    continue
-                chosen = replace(settings, memory=size, split=split, policy=resolve(given))
-                label = str(chosen.chosen)
-                entries.append((label, split, size, Contender(label, Bound(chosen, *schemas))))
+    entries: list[tuple[str, object, object, Contender | Ceiling]] = []
+    best: dict[tuple[object, object], Optimum] = {}
+    objective = "count" if settings.importance is None else "importance"
+    for given, split, size in product(policies, splits, memory):
+        if given == "exact":
+            entries.append(("exact", split, size, exact))
+            continue
+        chosen = replace(settings, memory=size, split=split)
+        if given in OFFLINE:
+            where = str(split), size
+            if where not in best:
+                best[where] = optimum(left_table, right_table, chosen, objective=objective, count_from=count_from)
+            entries.append((str(given), split, size, _offline(str(given), best[where], chosen, schemas)))
+            continue
+        chosen = replace(chosen, policy=resolve(given))
+        label = str(chosen.chosen)
+        entries.append((label, split, size, Contender(label, Bound(chosen, *schemas))))
     reader = Bound(settings, *schemas)
     reader.unit = "bytes" if any(entry[3].weighted for entry in entries) else "rows"
     trace = Trace(reader, left_table, right_table, count_from)
-    _play(trace, reader, [exact, *(entry[3] for entry in entries if entry[3] is not exact)], progress)
+    players = [player for *_, player in entries if isinstance(player, Contender) and player is not exact]
+    _play(trace, reader, [exact, *players], progress)
     rows = [
         {
             "policy": label,
@@ -132,7 +156,7 @@ def compare(
             "memory": str(size),
             "pairs": player.pairs,
             "importance": player.importance if reader.importance else None,
-            "share_of_exact": player.pairs / exact.pairs if exact.pairs else None,
+            "share_of_exact": player.pairs / exact.pairs if exact.pairs and player.pairs is not None else None,
             "seconds": player.seconds,
         }
         for label, split, size, player in entries
@@ -142,6 +166,19 @@ def compare(
         at = SCHEMA.get_field_index("memory")
         table = table.set_column(at, "memory", table["memory"].cast(pa.int64()))
     return table
+
+
+def _offline(
+    name: str, best: Optimum, settings: Settings, schemas: tuple[pa.Schema, pa.Schema]
+) -> Contender | Ceiling:
+    """Return the contender that replays an optimum, or its bound."""
+    if name == "bound" and best.objective == "count":
+        return Ceiling(int(best.bound), None, best.seconds)
+    if name == "bound":
+        return Ceiling(None, best.bound, best.seconds)
+    player = Contender("optimum", Bound(replace(settings, policy=best.replay()), *schemas))
+    player.seconds = best.seconds
+    return player
 
 
 def _play(trace: Trace, bound: Bound, players: list[Contender], progress: Progress | None) -> None:

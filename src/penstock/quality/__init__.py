@@ -1,1 +1,1 @@
-"""Say how good an answer is: the books of a run, the exact join, and what it would take to complete it."""
+"""Say how good an answer is: the books of a run, the exact join, set measures, and what it takes to complete it."""

@@ -1,1 +1,1 @@
-"""What people look at: the demo."""
+"""What people look at: the demo, the doctor, and the papers' figures."""

@@ -34,7 +34,7 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
 
 def rows_of(raw: Any, bound: Bound) -> Any:
     """Return the joined rows among what leaves the operator."""
-    return raw.where(F.col(KIND) == ROW).select(*map(_column, bound.schema.names))
+    return raw.where(F.col(KIND) == ROW).select(*map(column, bound.schema.names))
 
 
 def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] = frozenset()) -> tuple[Any, Bound]:
@@ -138,17 +138,18 @@ def shares(settings: Settings, shards: int) -> list[tuple[Any, Any]]:
 
 def _fingerprinted(frame: Any) -> Any:
     """Add a hash of every row's content: it orders rows of one moment alike in every run."""
-    columns = [_column(field.name) for field in frame.schema]
-    prints = [
-        F.to_json(column) if _has(field.dataType, MapType) else column
-        for field, column in zip(frame.schema, columns, strict=True)
-    ]
     # Numbers for names: mapInArrow does not take every name that a DataFrame does.
-    numbered = [column.alias(str(at)) for at, column in enumerate(columns)]
-    return frame.select(*numbered, F.xxhash64(*prints).alias(packing.FINGERPRINT))
+    numbered = [column(field.name).alias(str(at)) for at, field in enumerate(frame.schema)]
+    return frame.select(*numbered, fingerprint(frame).alias(packing.FINGERPRINT))
 
 
-def _column(name: str) -> Any:
+def fingerprint(frame: Any) -> Any:
+    """Return a hash of every row's content, as a column."""
+    columns = [(column(field.name), field.dataType) for field in frame.schema]
+    return F.xxhash64(*(F.to_json(value) if _has(kind, MapType) else value for value, kind in columns))
+
+
+def column(name: str) -> Any:
     """Return the column of this name, whatever characters are in it."""
     quoted = name.replace("`", "``")
     return F.col(f"`{quoted}`")

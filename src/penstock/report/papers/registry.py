@@ -1,0 +1,41 @@
+"""Find a paper's figures and claims by name."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from penstock.engine.pump import Progress
+from penstock.errors import InputError
+from penstock.report.figures import Figure
+from penstock.report.papers import das2003
+from penstock.report.papers.claims import Claim
+
+Maker = Callable[[bool, Progress], Figure]
+
+
+class Paper(NamedTuple):
+    """What a paper shows: figures by number, and what it says of them."""
+
+    figures: Mapping[str, Maker]
+    claims: Callable[[Mapping[str, Figure]], list[Claim]]
+
+
+PAPERS = {"das2003": Paper(das2003.FIGURES, das2003.claims)}
+
+
+def names() -> list[str]:
+    """Return the names of all figures."""
+    return [f"{paper}/{number}" for paper, shown in PAPERS.items() for number in shown.figures]
+
+
+def figure(name: str, *, quick: bool, progress: Progress) -> Figure:
+    """Measure a figure.
+
+    Parameters:
+        name: paper/number, one of ``names()``.
+        quick: measure on streams and windows a quarter as long, to see the shape.
+        progress: told how many of how many measurements are done.
+    """
+    paper, _, number = name.partition("/")
+    if paper not in PAPERS or number not in PAPERS[paper].figures:
+        raise InputError("figure", repr(name), f"there are {', '.join(names())}")
+    return PAPERS[paper].figures[number](quick, progress)

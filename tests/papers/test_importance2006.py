@@ -1,0 +1,87 @@
+"""What importance2006 claims of its offline half, as assertions on small runs."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock as pen
+from penstock.optimum import flow, networks
+from penstock.optimum.problem import Pool, Problem, chains, problem
+from penstock.optimum.states import MemoryStates
+from penstock.streams.intake import NO_INTS, Side
+from penstock.streams.workloads import Workload, zipf
+
+WINDOW = 20
+JOIN: dict[str, Any] = {
+    "on": "key",
+    "time": "ts",
+    "window": WINDOW,
+    "split": "fixed",
+    "importance": "importance",
+    "combine": "sum",
+}
+
+
+def streams(rows: int) -> Workload:
+    return zipf(rows, keys=10, importance="rare", seed=3)
+
+
+def posed(rows: int) -> Problem:
+    both = streams(rows)
+    sides = [
+        Side(np.arange(rows), table["key"].to_numpy(), None, NO_INTS, table["importance"].to_numpy())
+        for table in (both.left, both.right)
+    ]
+    return problem((sides[0], sides[1]), span=(WINDOW, WINDOW), by_rows=False, combine="min")
+
+
+@pytest.mark.parametrize("limit", [1, 2, WINDOW - 2, WINDOW - 1])
+def test_odja_and_esja_find_the_same(limit: int) -> None:
+    stated = posed(200)
+    pool = Pool((0,), limit)
+    esja = [
+        flow.solve(network).gain
+        for network in (networks.by_class(chains(stated, pool), pool)[0], networks.by_moment(stated, pool))
+    ]
+    assert esja == pytest.approx([MemoryStates(stated, pool).value()] * 2)
+
+
+def test_the_largest_result_is_not_the_most_important_one() -> None:
+    both = streams(800)
+    found = {
+        objective: pen.run(
+            both.left,
+            both.right,
+            memory=8,
+            policy=pen.optimum(both.left, both.right, memory=8, objective=objective, **JOIN).replay(),
+            **JOIN,
+        ).report
+        for objective in ("count", "importance")
+    }
+    assert found["count"].pairs > found["importance"].pairs
+    assert found["count"].importance is not None
+    assert found["importance"].importance is not None
+    assert found["count"].importance < found["importance"].importance
+
+
+def test_the_memory_of_odja_does_not_depend_on_the_length_of_the_streams() -> None:
+    most = []
+    for rows in (200, 1600):
+        graph = MemoryStates(posed(rows), Pool((0,), 2))
+        graph.value()
+        tracemalloc.start()
+        graph.value()
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert most[1] < 1.2 * most[0]
+
+
+def test_the_states_of_odja_are_few_at_both_ends_of_memory_and_many_between() -> None:
+    def states(limit: int) -> int:
+        graph = MemoryStates(posed(60), Pool((0,), limit))
+        return max(len(graph._forward(0, end, 0)) for end in (30, 40))
+
+    few, many, one = states(1), states(3), states(WINDOW - 1)
+    assert one == 1 < few <= WINDOW < many

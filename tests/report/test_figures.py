@@ -1,0 +1,120 @@
+"""The papers' figures are measured, drawn and judged; no policy beats the optimum, which never beats EXACT."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import InputError, OutputError
+from penstock.report.figures import Figure, relative, save
+from penstock.report.papers import das2003
+from penstock.report.papers.claims import FAILS, HOLDS, IN_PART, judged
+from penstock.report.papers.registry import PAPERS, figure, names
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DATA = Path(os.environ.get("PENSTOCK_DATA", CHECKOUT.parent / "shared" / "data"))
+WEATHER = ("7", "8")
+SLACK = 1e-9
+
+
+def measured(name: str) -> tuple[Figure, list[tuple[int, int]]]:
+    told: list[tuple[int, int]] = []
+    made = figure(name, quick=True, progress=lambda done, total: told.append((done, total)))
+    assert name == made.name
+    assert all(len(values) == len(made.x) for values in made.curves.values())
+    return made, told
+
+
+@pytest.mark.parametrize("number", [number for number in das2003.FIGURES if number not in WEATHER])
+def test_synthetic_figures(number: str) -> None:
+    made, told = measured(f"das2003/{number}")
+    assert [done for done, _ in told] == list(range(1, len(told) + 1))
+    assert told[-1][0] == told[-1][1]  # as many measurements as were announced
+    if made.y_label == das2003.OF_OPT:
+        assert all(value <= 1 + SLACK for name, curve in made.curves.items() if name != "EXACT" for value in curve)
+        assert all(value >= 1 - SLACK for value in made.curves.get("EXACT", []))
+    elif number != "variable":
+        for name in ("RAND", "LIFE", "PROB"):
+            for got, best, exact in zip(*(made.curves[each] for each in (name, "OPT", "EXACT")), strict=True):
+                assert 0 < got <= best <= exact
+
+
+def test_weather_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (DATA / "ship_weather").is_dir():
+        pytest.skip(f"the data set ship_weather is not in {DATA}; PENSTOCK_DATA names its folder")
+    monkeypatch.setenv("PENSTOCK_DATA", str(DATA))
+    output, _ = measured("das2003/7")
+    for name in ("RAND", "RANDV", "PROB", "PROBV"):
+        assert all(got <= exact for got, exact in zip(output.curves[name], output.curves["EXACT"], strict=True))
+    memory, told = measured("das2003/8")
+    assert len(told) == len(memory.x)
+    for left, right in zip(*memory.curves.values(), strict=True):
+        assert left + right == memory.settings["memory"]
+
+
+def test_data_that_is_not_there_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    with pytest.raises(InputError, match=r"figure: got no file .*ww2.parquet; set PENSTOCK_DATA"):
+        measured("das2003/7")
+
+
+@pytest.mark.parametrize("name", ["das2003/2", "das2003", "das2004/3", ""])
+def test_an_unknown_figure_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"figure: got .*; there are das2003/3, das2003/4"):
+        figure(name, quick=True, progress=lambda _done, _total: None)
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+SMALL = Figure("das2003/0", "t", "x", "y", [1.0, 2.0], {"A": [1.0, 2.0], "B": [2.0, 2.0]}, {"rows": 3})
+
+
+def test_a_figure_is_a_picture_and_its_numbers(tmp_path: Path) -> None:
+    picture, numbers = save(SMALL, tmp_path / "new")
+    assert ["das2003-0.png", "das2003-0.json"] == [picture.name, numbers.name]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert Figure(**json.loads(numbers.read_text())) == SMALL
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="the figure could not be written"):
+        save(SMALL, tmp_path / "file")
+
+
+def test_curves_relative_to_one_of_them() -> None:
+    assert {"A": [0.5, 1.0]} == relative(SMALL.curves, "B")
+    assert {"A": [1.0]} == relative({"A": [0.0], "B": [0.0]}, "B")
+
+
+# --- claims -----------------------------------------------------------------------------------------------------
+
+
+def verdicts(**figures: Figure) -> list[str]:
+    return [claim.verdict for claim in das2003.claims({name.strip("_"): one for name, one in figures.items()})]
+
+
+def made_up(curves: dict[str, list[float]], x: list[float], **settings: object) -> Figure:
+    return Figure("das2003/0", "", "", "", x, curves, settings)
+
+
+def test_claims_are_judged_by_the_numbers() -> None:
+    x = [50.0, 100.0]
+    even = {"RAND": [10.0, 20.0], "LIFE": [11.0, 21.0], "EXACT": [99.0, 99.0]}
+    good = made_up({**even, "PROB": [90.0, 95.0], "OPT": [91.0, 99.0]}, x, window=100)
+    assert [HOLDS] * 5 == verdicts(_3=good, _4=good)
+    bad = made_up({**even, "RAND": [1.0, 20.0], "PROB": [11.0, 21.0], "OPT": [40.0, 50.0]}, x, window=100)
+    assert [FAILS] * 5 == verdicts(_3=bad, _4=bad)
+    flat = {"RAND": [10.0, 20.0], "LIFE": [10.0, 20.0], "PROB": [10.0, 20.0]}
+    assert [HOLDS, HOLDS] == verdicts(_5=made_up({**flat, "OPT": [11.0, 22.0]}, x, window=100))
+    assert [HOLDS, FAILS] == verdicts(_5=made_up({**flat, "OPT": [30.0, 22.0]}, x, window=100))
+
+
+def test_claims_about_figures_that_are_not_there_are_left_out() -> None:
+    assert [] == das2003.claims({})
+    assert (HOLDS, IN_PART, FAILS) == (judged(holds=True), judged(holds=False, partly=True), judged(holds=False))
+
+
+def test_every_paper_has_figures() -> None:
+    assert {name.partition("/")[0] for name in names()} == set(PAPERS)
