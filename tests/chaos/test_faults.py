@@ -174,6 +174,9 @@ def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     return found
 
 
+KILLED_WORKERS = 6  # fewer than the attempts that a task has, so that no unlucky one uses them all up
+
+
 def test_python_workers_killed(tmp_path: Path, undisturbed: Rows) -> None:
     """On a master that runs a failed task again."""
     job = Job(tmp_path)
@@ -182,7 +185,7 @@ def test_python_workers_killed(tmp_path: Path, undisturbed: Rows) -> None:
     killed: list[int] = []
 
     def strike() -> None:
-        if (tmp_path / "started").exists() and lots.random() < 0.02:
+        if (tmp_path / "started").exists() and len(killed) < KILLED_WORKERS and lots.random() < 0.02:
             for worker in workers(process)[:1]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     worker.kill()
