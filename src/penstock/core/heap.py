@@ -9,8 +9,8 @@ truth, and corrected until they agree. So arrivals and expiry cost nothing here,
 
 Nor do tuples enter the heap as they come: they *wait*, in the order of time that the windows keep anyway, and are
 looked at from the oldest on when a victim is needed. Who is worth the least there can be is the first to go and
-stays where it is; only others are moved into the heap. On sparse keys most tuples are worth nothing, and most
-victims cost O(1).
+stays where it is, and so does the newest; only others are moved into the heap. On sparse keys most tuples are worth
+nothing, on dense ones most victims have just come: they cost O(1).
 
 A policy that *fades* says what a tuple is worth per tick; the heap multiplies that by the ticks it has left. Such
 scores change while nothing arrives. The heap stays exact by certificates (a kinetic heap): every entry holds the
@@ -29,16 +29,24 @@ from penstock.core.jit import borrowed, columns, kernel, outlined, overload, par
 from penstock.core.windows import (
     ALIVE,
     BUNCH,
+    BUNCHES,
     CLOCK,
+    LIVE,
     NEWER,
+    NO_TICK,
     OLDEST,
     POS,
     ROW,
     WAITS,
+    WORTH,
     Floats,
     Ints,
     Windows,
+    ask_for_neighbours,
+    bunch_of,
     first,
+    key_of,
+    lines,
     moment_of,
 )
 
@@ -48,16 +56,17 @@ NOBODY = -1
 NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
 ROUNDING = 2.0**-50
+FEW = 64  # so many old entries do no harm
 # columns of `tag`; the first two as in `stamp`
-BORN, NUMBER, LEAF, MOMENT = 0, 1, 2, 3
+BORN, NUMBER, LEAF = 0, 1, 2
 
 
-@columns(tag=4)
+@columns(tag=3)
 class Heap(NamedTuple):
     """The heaps of both sides; the entry at place 0 goes first."""
 
     worth: Floats  # (side, place)
-    tag: Ints  # (side, place, BORN..MOMENT)
+    tag: Ints  # (side, place, BORN..LEAF)
     sure: Ints  # (side, place) -> first clock at which to look again; one place where scores stand still
     known: npt.NDArray[Any]  # (side, leaf) -> 1: it has an entry that says enough, whoever plays for it next
     size: Ints  # (side,) -> entries
@@ -66,9 +75,10 @@ class Heap(NamedTuple):
 
 def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
     """Return heaps without entries, with room for so many on each side."""
+    memory = lines(entries + 1, 8).ravel()[7:]  # so what the children of a place are worth crosses no line
     return Heap(
-        worth=np.empty((2, entries)),
-        tag=np.empty((2, entries, 4), np.int64),
+        worth=memory[: 2 * entries].view(np.float64).reshape(2, entries),
+        tag=memory[2 * entries : 8 * entries].reshape(2, entries, 3),
         sure=np.empty((2, entries if fading else 1), np.int64),
         known=np.zeros((2, leaves), np.int8),
         size=np.zeros(2, np.int64),
@@ -76,9 +86,14 @@ def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
     )
 
 
+def entries_for(slots: int) -> int:
+    """Return how many entries a heap needs for so many tuples: whole lines of the cache."""
+    return 8 * ((slots + slots // 4 + FEW) // 8 + 1)
+
+
 def fits(heap: Heap, *, entries: int, leaves: int, span: Ints) -> bool:
     """Say whether heaps have just this room, so that they can be filled anew: new memory costs more than that."""
-    return heap.worth.shape[1] == entries and heap.known.shape[1] == leaves and heap.span is span
+    return heap.tag.shape[1] == entries and heap.known.shape[1] == leaves and heap.span is span
 
 
 # --- order: nothing below depends on the policy -------------------------------------------------------------------
@@ -93,10 +108,13 @@ def fades(heap: Heap) -> bool:
 @part
 def present(heap: Heap, side: int, clock: int, place: int) -> float:
     """Return what an entry is worth at a clock."""
-    worth = heap.worth[side, place]
-    if fades(heap):
-        return worth * max(heap.tag[side, place, BORN] + heap.span[side] - 1 - clock, 0)
-    return worth
+    return faded(heap, side, clock, heap.worth[side, place], heap.tag[side, place, BORN])
+
+
+@part
+def faded(heap: Heap, side: int, clock: int, worth: float, born: int) -> float:
+    """Return what a tuple born then is worth at a clock."""
+    return worth * max(born + heap.span[side] - 1 - clock, 0) if fades(heap) else worth
 
 
 @part
@@ -109,7 +127,7 @@ def older(tag: Ints, other: Ints) -> bool:
 def move(heap: Heap, side: int, source: int, place: int) -> None:
     """Copy an entry to another place."""
     heap.worth[side, place] = heap.worth[side, source]
-    for column in range(4):
+    for column in range(3):
         heap.tag[side, place, column] = heap.tag[side, source, column]
 
 
@@ -137,7 +155,7 @@ def sink(heap: Heap, side: int, clock: int, place: int) -> None:
     """Move the entry at a place down to where it belongs, and certify all on its way."""
     heap = borrowed(heap)
     top = place
-    spare = heap.worth.shape[1] - 1  # the last place never holds an entry: the one that moves waits there
+    spare = heap.tag.shape[1] - 1  # the last place never holds an entry: the one that moves waits there
     move(heap, side, place, spare)
     now = present(heap, side, clock, spare)
     tag = heap.tag[side]
@@ -159,7 +177,7 @@ def sink(heap: Heap, side: int, clock: int, place: int) -> None:
 def add(heap: Heap, side: int, clock: int) -> None:
     """Take the entry written to the spare place into the heap."""
     heap = borrowed(heap)
-    spare = heap.worth.shape[1] - 1
+    spare = heap.tag.shape[1] - 1
     place = heap.size[side]
     heap.size[side] = place + 1
     now = present(heap, side, clock, spare)
@@ -265,7 +283,7 @@ def front(policy: Any, windows: Windows, side: int, leaf: int) -> int:
 
 
 def _front_of_key(policy: Any, windows: Windows, side: int, leaf: int) -> int:  # noqa: ARG001
-    bunch = 2 * leaf + side
+    bunch = bunch_of(leaf, side)
     return first(windows, bunch) if windows.runs[bunch, ALIVE] > 0 else wide(NOBODY)
 
 
@@ -281,13 +299,13 @@ def _front(policy: Any, windows: Any, side: Any, leaf: Any) -> Any:  # noqa: ARG
 
 def leaf_of(policy: Any, windows: Windows, slot: int) -> int:
     """Return the leaf that a tuple plays for."""
-    return wide(windows.link[slot, BUNCH]) >> 1 if ranks(policy) == "key" else wide(slot)
+    return key_of(wide(windows.link[slot, BUNCH])) if ranks(policy) == "key" else wide(slot)
 
 
 @overload(leaf_of)
 def _leaf_of(policy: Any, windows: Any, slot: Any) -> Any:  # noqa: ARG001
     if ranks(policy) == "key":
-        return lambda policy, windows, slot: wide(windows.link[slot, BUNCH]) >> 1  # noqa: ARG005
+        return lambda policy, windows, slot: key_of(wide(windows.link[slot, BUNCH]))  # noqa: ARG005
     return lambda policy, windows, slot: wide(slot)  # noqa: ARG005
 
 
@@ -309,7 +327,7 @@ def truth(policy: Any, windows: Windows, side: int, slot: int) -> float:
 
 
 def _kept_score(policy: Any, windows: Windows, side: int, slot: int) -> float:  # noqa: ARG001
-    worth: float = windows.worth[windows.link[slot, BUNCH]]
+    worth: float = windows.worth[key_of(wide(windows.link[slot, BUNCH])), WORTH + side]
     return worth
 
 
@@ -340,14 +358,14 @@ def label(windows: Windows, tag: Ints, leaf: int, slot: int) -> None:
     tag[BORN] = windows.stamp[slot, POS]
     tag[NUMBER] = windows.stamp[slot, ROW]
     tag[LEAF] = leaf
-    tag[MOMENT] = moment_of(windows, slot)
 
 
 @part
 def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
-    """Put an entry for a leaf into the heap; if that is full of old ones, all begin anew."""
-    spare = heap.worth.shape[1] - 1
-    if heap.size[side] == spare:
+    """Put an entry for a leaf into the heap; once a fifth of them or more are old, all begin anew."""
+    spare = heap.tag.shape[1] - 1
+    leaves = windows.marks[(LIVE if ranks_tuples(policy) else BUNCHES) + side]
+    if heap.size[side] >= min(leaves + (leaves >> 2) + FEW, spare):
         start_over(windows, heap, side)
         return
     heap.worth[side, spare] = truth(policy, windows, side, slot)
@@ -409,32 +427,45 @@ def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     return wide(NOBODY)
 
 
+def ask_for_candidates(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
+    """Ask for the keys of the entries below the top: one of them is the next there."""
+
+
+def _ask_for_keys(policy: Any, windows: Windows, heap: Heap, side: int) -> None:  # noqa: ARG001
+    for place in range(1, FAN + 1):
+        prefetch(windows.code, heap.tag[side, place, LEAF])
+
+
+@overload(ask_for_candidates)
+def _ask_for_candidates(policy: Any, windows: Any, heap: Any, side: Any) -> Any:  # noqa: ARG001
+    if ranks(policy) == "key":
+        return _ask_for_keys
+    return lambda policy, windows, heap, side: None  # noqa: ARG005
+
+
 # --- victims ------------------------------------------------------------------------------------------------------
 
 
 @part
 def ask_for_next(windows: Windows, slot: int) -> None:
     """Ask for the memory that a look at the two tuples behind this one will touch."""
-    link = windows.link
-    following = link[slot, NEWER]
+    following = wide(windows.link[slot, NEWER])
     if following >= 0:
-        prefetch(windows.runs, wide(link[following, BUNCH]))
-        if windows.worth.size > 0:
-            prefetch(windows.worth, wide(link[following, BUNCH]))
-        if link[following, NEWER] >= 0:
-            prefetch(link, wide(link[following, NEWER]))
-            prefetch(windows.stamp, wide(link[following, NEWER]))
+        ask_for_neighbours(windows, following)
 
 
 @part
 def first_waiting(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
-    """Return the oldest waiting tuple of the lowest score there can be, or -1; those before it enter the heap."""
+    """Return the oldest waiting tuple of the lowest score there can be, else the newest of all, or -1.
+
+    Those before it enter the heap.
+    """
     marks, link = windows.marks, windows.link
     while marks[WAITS + side] >= 0:
         slot = marks[WAITS + side]
         leaf = leaf_of(policy, windows, slot)
         plays = front(policy, windows, side, leaf) == slot
-        if plays and truth(policy, windows, side, slot) == lowest(policy):
+        if plays and (link[slot, NEWER] < 0 or truth(policy, windows, side, slot) == lowest(policy)):
             ask_for_next(windows, slot)
             return slot
         marks[WAITS + side] = link[slot, NEWER]
@@ -450,12 +481,18 @@ def claim(policy: Any, windows: Windows, heap: Heap, side: int, waiting: int) ->
     `waiting` is the first that waits there, or -1. The worth is in units of the side.
     """
     slot, now, since = waiting, np.inf, wide(NEVER)
+    clock = windows.marks[CLOCK + side]
     if waiting >= 0:
-        now, since = lowest(policy), moment_of(windows, waiting)
+        now = faded(heap, side, clock, truth(policy, windows, side, waiting), windows.stamp[waiting, POS])
+        since = moment_of(windows, waiting)
     if heap.size[side] > 0:
-        top = present(heap, side, windows.marks[CLOCK + side], 0)
-        if waiting < 0 or (top <= now and older(heap.tag[side, 0], windows.stamp[waiting])):
-            slot, now, since = wide(NOBODY), top, heap.tag[side, 0, MOMENT]
+        top = present(heap, side, clock, 0)
+        if waiting < 0 or top < now or (top == now and older(heap.tag[side, 0], windows.stamp[waiting])):
+            slot, now, since = wide(NOBODY), top, heap.tag[side, 0, BORN]
+            if windows.moment.size > 0:
+                front_slot = wide(front(policy, windows, side, heap.tag[side, 0, LEAF]))
+                true = front_slot >= 0 and windows.stamp[front_slot, ROW] == heap.tag[side, 0, NUMBER]
+                since = moment_of(windows, front_slot) if true else wide(NO_TICK)
     return slot, now, since
 
 
@@ -484,6 +521,7 @@ def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
                 best, slot = 1, theirs
         if best >= 0 and slot < 0:
             slot = correct(policy, windows, heap, best)
+            ask_for_candidates(policy, windows, heap, best)
         if best < 0 or slot >= 0:
             return slot
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from penstock.core import heap as heaps
 from penstock.core import windows as store
-from penstock.core.hooks import counts, fades, ranks
+from penstock.core.hooks import fades, ranks
 from penstock.core.step import (
     ARRIVED,
     COUNTS,
@@ -57,13 +57,13 @@ class WindowJoin:
             weighted=weighted,
             important=important,
             by_rows=plan.by_rows,
-            weighing=counts(policy),
         )
+        self._most_keys = FIRST_KEYS
         self.counts = np.zeros(COUNTS, np.int64)
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
         self._ledger = np.empty((FIRST_LEDGER, 5), np.int64)
         self._shed: list[Ints] = []
-        self.heap = heaps.empty(entries=1, leaves=1, fading=fades(policy), span=plan.span)
+        self.heap = heaps.empty(entries=heaps.entries_for(0), leaves=1, fading=fades(policy), span=plan.span)
         self.rebuild_heap()
 
     # --- batches --------------------------------------------------------------------------------------------------
@@ -140,26 +140,26 @@ class WindowJoin:
         if windows.marks[OVERFULL] + rows > windows.overfull.size and self.plan.per_key < np.iinfo(np.int64).max:
             size = 2 * (int(windows.marks[OVERFULL]) + rows)
             windows = windows._replace(overfull=store.grown(windows.overfull, size, int(windows.marks[OVERFULL])))
-        swept = windows.marks[KEYS] + rows > windows.code.size
+        swept = windows.marks[KEYS] + rows > self._most_keys
         if swept:
             windows = self._sweep(windows, rows)
         self.windows = windows
-        if ranks(self.policy) and (swept or 2 * windows.link.shape[0] > self.heap.worth.shape[1]):
+        if ranks(self.policy) and (swept or heaps.entries_for(windows.link.shape[0]) > self.heap.tag.shape[1]):
             self.rebuild_heap()
 
     def _sweep(self, windows: Windows, rows: int) -> Windows:
-        """Forget the keys that hold no tuple."""
+        """Forget the keys that hold no tuple, and say how many there may be before the next time."""
         keep = store.held_keys(windows)
         kept = int(keep.sum())
-        room = max(windows.code.size, kept + max(kept, 2 * rows, min(4 * kept, FEW_KEYS)))
-        return store.sweep(windows, keep, room)
+        self._most_keys = kept + max(kept // 2, 2 * rows, min(4 * kept, FEW_KEYS))
+        return store.sweep(windows, keep, self._most_keys)
 
     def rebuild_heap(self) -> None:
         """Lay out the order anew, after key ids, slots or spans changed."""
         kind = ranks(self.policy)
         slots = self.windows.link.shape[0]
-        leaves = 1 if kind is None else self.windows.code.size if kind == "key" else slots
-        entries = 1 if kind is None else 2 * slots
+        leaves = 1 if kind is None else self.windows.code.shape[0] if kind == "key" else slots
+        entries = heaps.entries_for(0) if kind is None else heaps.entries_for(slots)
         if not heaps.fits(self.heap, entries=entries, leaves=leaves, span=self.plan.span):
             self.heap = heaps.empty(entries=entries, leaves=leaves, fading=fades(self.policy), span=self.plan.span)
         if kind is not None:
@@ -171,7 +171,7 @@ class WindowJoin:
     def take_ledger(self) -> Ints:
         """Return the ledger rows written since the last call, and let go of them."""
         shed, self._shed = self._shed, []
-        return np.concatenate(shed) if shed else np.empty((0, 5), np.int64)
+        return shed[0] if len(shed) == 1 else np.concatenate(shed) if shed else np.empty((0, 5), np.int64)
 
     def live(self, side: int) -> int:
         """Return how many rows are held on one side."""
@@ -184,15 +184,19 @@ class WindowJoin:
 
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending. O(slots)."""
-        return self.held(side)[0]
+        return np.sort(self._stamps(side)[:, store.ROW])
 
     def held(self, side: int) -> tuple[Ints, Ints]:
         """Return the numbers of the rows held on one side, ascending, and what each counts from. O(slots)."""
-        slots = int(self.windows.marks[SLOTS])
-        bunch = self.windows.link[:slots, store.BUNCH]
-        stamps = self.windows.stamp[:slots][(bunch >= 0) & ((bunch & 1) == side)]
+        stamps = self._stamps(side)
         order = np.argsort(stamps[:, store.ROW])
         return stamps[order, store.ROW], stamps[order, store.POS]
+
+    def _stamps(self, side: int) -> Ints:
+        """Return the stamps of the tuples held on one side."""
+        slots = int(self.windows.marks[SLOTS])
+        bunch = self.windows.link[:slots, store.BUNCH]
+        return self.windows.stamp[:slots][(bunch >= 0) & ((bunch & 1) == side)]
 
     def adopt(self, rows: Batch, code: Ints, counts: Ints, following: Ints) -> None:
         """Take over the rows that another join held, all of one open tick, with its counters.
@@ -220,7 +224,7 @@ class WindowJoin:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
-        parts = {"windows": self.windows, "policy": self.policy, "plan": self.plan}
+        parts = {"windows": store.saved(self.windows), "policy": self.policy, "plan": self.plan}
         return {"counts": self.counts, "shed": self.take_back_ledger()} | {
             name: value for part, members in parts.items() for name, value in flatten(part, members).items()
         }
@@ -229,7 +233,8 @@ class WindowJoin:
         """Take over the state that ``arrays`` returned."""
         self.counts = arrays["counts"]
         self._shed = [arrays["shed"]] if arrays["shed"].size else []
-        self.windows = unflatten("windows", self.windows, arrays)
+        self.windows = store.viewed(unflatten("windows", store.saved(self.windows), arrays))
+        self._most_keys = self.windows.code.shape[0]
         self.policy = unflatten("policy", self.policy, arrays)
         self.plan = unflatten("plan", self.plan, arrays)
         self.rebuild_heap()

@@ -16,11 +16,13 @@ from penstock.core.windows import (
     ALIVE,
     BUNCH,
     CLOCK,
+    CODE,
     COUNT,
     HEAD,
     KEYS,
     LIVE,
     NEWER,
+    NEWEST,
     NEXT,
     NO_TICK,
     NONE,
@@ -33,14 +35,18 @@ from penstock.core.windows import (
     START,
     TICK,
     USED,
+    WORTH,
     Floats,
     Ints,
     Windows,
     append,
+    ask_for_neighbours,
+    bunch_of,
     chain,
     detach,
     first,
     free_slot,
+    key_of,
     known_key,
     make_room,
     take_slot,
@@ -137,7 +143,7 @@ def note_worth(policy: Any, windows: Windows, bunch: int, code: int) -> None:
 
 
 def _weigh(policy: Any, windows: Windows, bunch: int, code: int) -> None:
-    windows.worth[bunch] = weigh(policy, bunch & 1, code)
+    windows.worth[key_of(bunch), WORTH + (bunch & 1)] = weigh(policy, bunch & 1, code)
 
 
 @overload(note_worth)
@@ -154,7 +160,7 @@ def tell_lowered(policy: Any, windows: Windows, heap: Heap, side: int, key: int)
 
 
 def _lower(policy: Any, windows: Windows, heap: Heap, side: int, key: int) -> None:
-    note_worth(policy, windows, 2 * key + side, windows.code[key])
+    note_worth(policy, windows, bunch_of(key, side), windows.code[key, CODE])
     lowered(policy, windows, heap, side, key)
 
 
@@ -173,7 +179,7 @@ def tell_shrunk(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
 
 def _shrink(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
     for key in range(windows.marks[KEYS]):
-        note_worth(policy, windows, 2 * key + side, windows.code[key])
+        note_worth(policy, windows, bunch_of(key, side), windows.code[key, CODE])
     start_over(windows, heap, side)
 
 
@@ -296,9 +302,9 @@ def expire_side(windows: Windows, counts: Ints, side: int, until: int) -> None:
     stamp, link = windows.stamp, windows.link
     slot = windows.marks[OLDEST + side]
     while slot >= 0 and stamp[slot, POS] <= until:
-        following = link[slot, NEWER]
+        following = wide(link[slot, NEWER])
         if following >= 0:
-            prefetch(windows.runs, wide(link[following, BUNCH]))
+            ask_for_neighbours(windows, following)
         remove(windows, slot)
         counts[EXPIRED + side] += 1
         slot = following
@@ -397,29 +403,29 @@ def probe(windows: Windows, plan: Plan, out: Out, side: int, bunch: int, at: int
 
     There is room for all of them.
     """
-    runs, pool, rows = windows.runs, windows.pool, windows.rows
+    runs, pool, rows, marks = windows.runs, windows.pool, windows.rows, windows.marks
     count = wide(runs[bunch, COUNT])
     mine, theirs = out.pairs[side], out.pairs[1 - side]
+    # between two in time that meet, all do: nobody's stamp need be looked at
+    all_meet = meets(windows, plan, side, at, marks[OLDEST + 1 - side]) and meets(
+        windows, plan, side, at, marks[NEWEST + 1 - side]
+    )
     if runs[bunch, HEAD] < 0:
         slot = wide(runs[bunch, START])
-        if meets(windows, plan, side, at, slot):
+        if all_meet or meets(windows, plan, side, at, slot):
             mine[n] = row
             theirs[n] = windows.stamp[slot, ROW]
             n += 1
         return n
     start = wide(runs[bunch, START]) + runs[bunch, HEAD]
-    if (
-        runs[bunch, ALIVE] == count
-        and meets(windows, plan, side, at, wide(pool[start]))
-        and meets(windows, plan, side, at, wide(pool[start + count - 1]))
-    ):  # a run is in order of time: between two that meet, all do
+    if all_meet and runs[bunch, ALIVE] == count:
         for i in range(count):
             mine[n + i] = row
             theirs[n + i] = rows[start + i]
         return n + count
     for entry in range(start, start + count):
         slot = wide(pool[entry])
-        if slot >= 0 and meets(windows, plan, side, at, slot):
+        if slot >= 0 and (all_meet or meets(windows, plan, side, at, slot)):
             mine[n] = row
             theirs[n] = rows[entry]
             n += 1
@@ -431,7 +437,7 @@ def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, c
     """Put row i of a batch into the windows."""
     marks = windows.marks
     side, key = wide(batch.side[i]), wide(batch.key[i])
-    bunch = 2 * key + side
+    bunch = bunch_of(key, side)
     slot = take_slot(windows)
     windows.stamp[slot, POS] = batch.pos[i]
     windows.stamp[slot, ROW] = batch.row[i]
@@ -460,15 +466,17 @@ def look_ahead(policy: Any, windows: Windows, batch: Batch, code: Ints, i: int) 
     """Ask for the memory that rows soon to come will touch."""
     if i + FAR_AHEAD < batch.key.size:
         foresee(policy, code[i + FAR_AHEAD])
-        prefetch(windows.runs, 2 * wide(batch.key[i + FAR_AHEAD]))
+        prefetch(windows.code, wide(batch.key[i + FAR_AHEAD]))
     if i + NEAR_AHEAD < batch.key.size:
-        other = 2 * wide(batch.key[i + NEAR_AHEAD]) + 1 - batch.side[i + NEAR_AHEAD]
-        if windows.runs[other, COUNT] > 0:
-            start = wide(windows.runs[other, START])
-            if windows.runs[other, HEAD] < 0:
-                prefetch(windows.stamp, start)
-            else:
-                prefetch(windows.pool, start + windows.runs[other, HEAD])
+        for side in range(2):
+            bunch = bunch_of(wide(batch.key[i + NEAR_AHEAD]), side)
+            if windows.runs[bunch, COUNT] > 0:
+                start = wide(windows.runs[bunch, START])
+                if windows.runs[bunch, HEAD] < 0:
+                    prefetch(windows.stamp, start)
+                else:
+                    prefetch(windows.pool, start + windows.runs[bunch, HEAD])
+                    prefetch(windows.rows, start + windows.runs[bunch, HEAD])
 
 
 @part
@@ -511,12 +519,12 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
                 break
             open_tick(policy, windows, heap, plan, batch, i)
         side, key = wide(batch.side[i]), wide(batch.key[i])
-        other = 2 * key + 1 - side
+        other = bunch_of(key, 1 - side)
         held = runs[other, COUNT]
         if n + held > out.pairs.shape[1]:
             why = PAIRS_FULL
             break
-        if not make_room(windows, 2 * key + side):
+        if not make_room(windows, bunch_of(key, side)):
             why = POOL_FULL
             break
         marks[NEXT + side] = batch.row[i] + 1

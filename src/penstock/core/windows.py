@@ -5,12 +5,14 @@ Three structures share the tuples, each a few arrays:
 - *keys*: a hash table from 64-bit codes to small key ids. Ids are given in order of first sight and stay until
   a sweep drops the ids that nobody needs.
 - *slots*: one tuple each, on a free list, chained per side from the oldest to the newest.
-- *runs*: the tuples of one key and side (a *bunch*, numbered ``2 * key + side``), oldest first, contiguous, so
-  that probing reads forward. A single tuple needs no block: the run's START is its slot.
+- *runs*: the tuples of one key and side (a *bunch*), oldest first, contiguous, so that probing reads forward. A
+  single tuple needs no block: the run's START is its slot.
 
-A kernel never allocates: it stops and says what is missing, and ``roomier`` makes room.
+What is known of a key fills one line of the cache, what is known of a tuple half a line: several arrays are views of
+the same memory. A kernel never allocates: it stops and says what is missing, and ``roomier`` makes room.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,46 +29,82 @@ Masks = npt.NDArray[Any]  # True or False
 
 LEFT, RIGHT = 0, 1
 
+# columns of a key's line: what its tuples are worth, one per side (in `worth`), and its 64-bit code (in `code`)
+WORTH, CODE = 0, 2
 # columns of `stamp`: when the tuple counts from (a timestamp, or a row count), and its number within its side
 POS, ROW = 0, 1
 # columns of `link`: the tuple's bunch (-1: the slot is free), its place in the run, and its neighbours in time
-BUNCH, PLACE, OLDER, NEWER = 0, 1, 2, 3
+BUNCH, PLACE, OLDER, NEWER = 4, 5, 6, 7
 # columns of `runs`: block (or single slot), first entry in it (-1: no block), entries from there, live entries
 START, HEAD, COUNT, ALIVE = 0, 1, 2, 3
 # entries of `marks`; those from OLDEST on are one per side; WAITS: the oldest tuple that the order knows nothing of
 KEYS, SLOTS, FREE, TOP, TICK, OVERFULL = 0, 1, 2, 3, 4, 5
-OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT, WAITS, REACHED = 6, 8, 10, 12, 14, 16, 18, 20
-MARKS = 22
+OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT, WAITS, REACHED, BUNCHES = 6, 8, 10, 12, 14, 16, 18, 20, 22
+MARKS = 24
 
 NONE = -1
 NO_TICK = np.iinfo(np.int64).min
 NEVER = -(1 << 61)  # before any time, and far enough from the end of the numbers to be reckoned with
 SIZES = 31
 AHEAD = 12  # rows between asking for memory and using it
-SMALL = 2  # the first block of a run has room for 2**SMALL tuples
+FIRST_POOL = 1 << 14
+SMALL = 1  # the first block of a run has room for 2**SMALL tuples
 
 
-@columns(runs=4, stamp=2, link=4)
+@columns(code=8, worth=8, runs=4, stamp=4, link=8)
 class Windows(NamedTuple):
     """The live tuples of both sides."""
 
     table: Words  # hash slot -> key id, or -1
-    code: Ints  # key id -> 64-bit code
-    runs: Words  # (bunch, START..ALIVE)
+    code: Ints  # (key id, CODE)
+    worth: Floats  # the same memory: (key id, WORTH + side), good while that side has tuples of the key
+    runs: Words  # the same memory: (bunch, START..ALIVE)
     pool: Words  # blocks of runs: [log2 of the capacity, entry, entry, ...]; an entry is a slot, or -1: it left
     rows: Ints  # the row number of each entry, so that probing copies a run without looking at its slots
     blocks: Words  # log2(capacity) -> first free block
     stamp: Ints  # (slot, POS..ROW)
-    link: Words  # (slot, BUNCH..NEWER)
+    link: Words  # the same memory: (slot, BUNCH..NEWER)
     weight: Ints  # slot -> units of memory; one element: every tuple weighs that
     importance: Floats  # slot -> importance; empty: none was given
     moment: Ints  # slot -> timestamp, for windows in rows; empty: POS is the timestamp
-    worth: Floats  # bunch -> what its tuples are worth while it has any; empty: the policy does not weigh keys
     overfull: Words  # bunches that may hold more than `per_key` tuples
     marks: Ints
 
+    def __reduce__(self) -> tuple[Callable[..., "Windows"], tuple[npt.NDArray[Any], ...]]:
+        """Leave the views out of a copy: there they must be views again."""
+        none = np.empty((0, 0))
+        return revived, tuple(self._replace(worth=none, runs=none, link=none))
 
-def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int, weighing: int) -> Windows:
+
+def revived(*arrays: npt.NDArray[Any]) -> Windows:
+    """Return windows from a copy."""
+    return viewed(Windows(*arrays))
+
+
+def lines(count: int, words: int) -> Ints:
+    """Return records of so many 64-bit words that cross no line of the cache more than they must."""
+    line = 8
+    memory = np.empty(count * words + line, np.int64)
+    start = -(memory.ctypes.data // memory.itemsize) % line
+    return memory[start : start + count * words].reshape(count, words)
+
+
+def viewed(windows: Windows) -> Windows:
+    """Return windows whose keys are the lines in `code`, and whose slots are those in `stamp`."""
+    return windows._replace(
+        worth=windows.code.view(np.float64),
+        runs=windows.code.view(np.int32).reshape(-1, 4),
+        link=windows.stamp.view(np.int32),
+    )
+
+
+def saved(windows: Windows) -> Windows:
+    """Return windows without unused keys and without views: ``viewed`` brings them back."""
+    none = np.empty((0, 0))
+    return windows._replace(code=windows.code[: int(windows.marks[KEYS])], worth=none, runs=none, link=none)
+
+
+def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int) -> Windows:
     """Return windows with room for so many keys and tuples."""
     marks = np.zeros(MARKS, np.int64)
     marks[FREE] = NONE
@@ -75,25 +113,39 @@ def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int,
     marks[NEWEST : NEWEST + 2] = NONE
     marks[REACHED : REACHED + 2] = NEVER
     marks[WAITS : WAITS + 2] = NONE
-    return Windows(
+    none = np.empty((0, 0))
+    windows = Windows(
         table=np.full(4 * keys, NONE, np.int32),
-        code=np.empty(keys, np.int64),
-        runs=np.zeros((2 * keys, 4), np.int32),
-        pool=np.empty(slots, np.int32),
-        rows=np.empty(slots, np.int64),
+        code=lines(keys, 8),
+        worth=none,
+        runs=none,
+        pool=np.empty(FIRST_POOL, np.int32),
+        rows=np.empty(FIRST_POOL, np.int64),
         blocks=np.full(SIZES, NONE, np.int32),
-        stamp=np.empty((slots, 2), np.int64),
-        link=np.full((slots, 4), NONE, np.int32),
+        stamp=lines(slots, 4),
+        link=none,
         weight=np.empty(slots, np.int64) if weighted else np.ones(1, np.int64),
         importance=np.empty(slots if important else 0, np.float64),
         moment=np.empty(slots if by_rows else 0, np.int64),
-        worth=np.zeros(2 * keys if weighing else 0),
         overfull=np.empty(16, np.int32),
         marks=marks,
     )
+    return viewed(windows)
 
 
 # --- keys ---------------------------------------------------------------------------------------------------------
+
+
+@part
+def bunch_of(key: int, side: int) -> int:
+    """Return the number of the bunch of a key and side: the row in `runs`; its last bit is the side."""
+    return 4 * key + 2 + side
+
+
+@part
+def key_of(bunch: int) -> int:
+    """Return the key of a bunch."""
+    return bunch >> 2
 
 
 @part
@@ -107,7 +159,7 @@ def known_key(windows: Windows, code: int) -> int:
     """Return the id of a key by its code, or -1."""
     table = windows.table
     at = home(table, code)
-    while table[at] >= 0 and windows.code[table[at]] != code:
+    while table[at] >= 0 and windows.code[table[at], CODE] != code:
         at = (at + 1) & (table.size - 1)
     return wide(table[at])
 
@@ -124,14 +176,15 @@ def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
             if near >= 0:
                 prefetch(code, wide(near))
         at = home(table, codes[i])
-        while table[at] >= 0 and code[table[at]] != codes[i]:
+        while table[at] >= 0 and code[table[at], CODE] != codes[i]:
             at = (at + 1) & (table.size - 1)
         if table[at] < 0:
             new = marks[KEYS]
             table[at] = new
-            code[new] = codes[i]
+            code[new, CODE] = codes[i]
             runs = windows.runs
-            for bunch in (2 * new, 2 * new + 1):
+            for side in range(2):
+                bunch = bunch_of(new, side)
                 runs[bunch, HEAD] = NONE
                 runs[bunch, COUNT] = 0
                 runs[bunch, ALIVE] = 0
@@ -206,6 +259,23 @@ def unchain(windows: Windows, side: int, slot: int) -> None:
         marks[NEWEST + side] = older
     if marks[WAITS + side] == slot:
         marks[WAITS + side] = newer
+
+
+@part
+def ask_for_neighbours(windows: Windows, slot: int) -> None:
+    """Ask for the key of a tuple that is soon to leave, and for its neighbours in time."""
+    link = windows.link
+    prefetch(windows.runs, wide(link[slot, BUNCH]))
+    prefetch(link, wide(link[slot, OLDER]))
+    prefetch(link, wide(link[slot, NEWER]))
+
+
+@part
+def ask_for_entry(windows: Windows, slot: int) -> None:
+    """Ask for the entry in its run of a tuple that is very soon to leave."""
+    bunch = wide(windows.link[slot, BUNCH])
+    if bunch >= 0 and windows.runs[bunch, HEAD] >= 0:
+        prefetch(windows.pool, wide(windows.runs[bunch, START]) + windows.link[slot, PLACE])
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -302,11 +372,12 @@ def append(windows: Windows, bunch: int, slot: int) -> None:
     if runs[bunch, HEAD] < 0:
         runs[bunch, START] = slot
         runs[bunch, COUNT] = 1
+        windows.marks[BUNCHES + (bunch & 1)] += 1
         return
     start = runs[bunch, START]
     place = runs[bunch, HEAD] + runs[bunch, COUNT]
     runs[bunch, COUNT] += 1
-    while place > runs[bunch, HEAD]:  # only a late tuple moves towards the front
+    while link[slot, NEWER] >= 0 and place > runs[bunch, HEAD]:  # only a late tuple moves towards the front
         before = pool[start + place - 1]
         if before >= 0:
             if stamp[before, POS] <= stamp[slot, POS]:
@@ -328,12 +399,11 @@ def detach(windows: Windows, bunch: int, slot: int) -> None:
     runs[bunch, ALIVE] = alive
     head = runs[bunch, HEAD]
     if alive == 0:
-        if head >= 0:  # a small block stays: the key is likely to come again
-            runs[bunch, HEAD] = 0
-            if pool[runs[bunch, START] - 1] > SMALL:
-                free_block(windows, runs[bunch, START])
-                runs[bunch, HEAD] = NONE
+        if head >= 0:
+            free_block(windows, runs[bunch, START])
+            runs[bunch, HEAD] = NONE
         runs[bunch, COUNT] = 0
+        windows.marks[BUNCHES + (bunch & 1)] -= 1
         return
     start = runs[bunch, START]
     place = windows.link[slot, PLACE]
@@ -360,11 +430,9 @@ def copy_runs(windows: Windows, old: Words) -> None:
     windows.marks[TOP] = 0
     windows.blocks[:] = NONE
     runs, pool = windows.runs, windows.pool
-    for bunch in range(2 * windows.marks[KEYS]):
+    for n in range(2 * windows.marks[KEYS]):
+        bunch = bunch_of(n >> 1, n & 1)
         if runs[bunch, HEAD] < 0:
-            continue
-        if runs[bunch, ALIVE] == 0:
-            runs[bunch, HEAD] = NONE
             continue
         size = SMALL
         while (1 << size) < runs[bunch, ALIVE]:
@@ -397,9 +465,8 @@ def grown(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
 
 
 def roomier_pool(windows: Windows) -> Windows:
-    """Return windows whose pool has twice the room that the runs need now."""
-    held = live(windows)
-    size = max(64, 16 * held)
+    """Return windows whose pool has more room than the runs need now, which is less than two entries a tuple."""
+    size = max(FIRST_POOL, 3 * live(windows))
     roomier = windows._replace(pool=np.empty(size, np.int32), rows=np.empty(size, np.int64))
     copy_runs(roomier, windows.pool)
     return roomier
@@ -413,23 +480,22 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
         return windows
     used = int(windows.marks[SLOTS])
     size = max(need, size + size // 4)
-    link = np.full((size, 4), NONE, np.int32)
-    link[:used] = windows.link[:used]
+    stamp = lines(size, 4)
+    stamp[:used] = windows.stamp[:used]
     weighted, important = windows.weight.size > 1, windows.importance.size > 0
-    return windows._replace(
-        stamp=grown(windows.stamp, size, used),
-        link=link,
+    windows = windows._replace(
+        stamp=stamp,
         weight=grown(windows.weight, size, used) if weighted else windows.weight,
         importance=grown(windows.importance, size, used) if important else windows.importance,
         moment=grown(windows.moment, size, used) if windows.moment.size else windows.moment,
     )
+    return viewed(windows)
 
 
 def held_keys(windows: Windows) -> Masks:
     """Say of every key whether it holds a tuple."""
-    used = int(windows.marks[KEYS])
-    alive = windows.runs[: 2 * used, ALIVE]
-    return (alive[0::2] | alive[1::2]) > 0
+    alive = windows.runs[: bunch_of(int(windows.marks[KEYS]), LEFT), ALIVE]
+    return (alive[bunch_of(0, LEFT) :: 4] | alive[bunch_of(0, RIGHT) :: 4]) > 0
 
 
 def sweep(windows: Windows, keep: Masks, room: int) -> Windows:
@@ -439,35 +505,24 @@ def sweep(windows: Windows, keep: Masks, room: int) -> Windows:
     """
     used = int(windows.marks[KEYS])
     size = 1 << int(2 * room - 1).bit_length()
-    if room > windows.code.size:
-        windows = windows._replace(
-            code=grown(windows.code, room, used),
-            runs=grown(windows.runs, 2 * room, 2 * used),
-            worth=grown(windows.worth, 2 * room, 2 * used) if windows.worth.size else windows.worth,
-            table=np.empty(size, np.int32),
-        )
+    if size > windows.table.size:
+        windows = windows._replace(table=np.empty(size, np.int32))
+    if room > windows.code.shape[0]:
+        code = lines(2 * room, 8)  # what is not used takes no memory
+        code[:used] = windows.code[:used]
+        windows = viewed(windows._replace(code=code))
     drop_keys(windows, keep)
     return windows
-
-
-@part
-def move_key(windows: Windows, key: int, new: int) -> None:
-    """Give a key another id."""
-    windows.code[new] = windows.code[key]
-    for side in range(2):
-        windows.runs[2 * new + side] = windows.runs[2 * key + side]
-        if windows.worth.size > 0:
-            windows.worth[2 * new + side] = windows.worth[2 * key + side]
 
 
 @part
 def enter_codes(table: Words, code: Ints) -> None:
     """Fill the table anew with keys in order of their ids."""
     table[:] = NONE
-    for key in range(code.size):
-        if key + AHEAD < code.size:
-            prefetch(table, home(table, code[key + AHEAD]))
-        at = home(table, code[key])
+    for key in range(code.shape[0]):
+        if key + AHEAD < code.shape[0]:
+            prefetch(table, home(table, code[key + AHEAD, CODE]))
+        at = home(table, code[key, CODE])
         while table[at] >= 0:
             at = (at + 1) & (table.size - 1)
         table[at] = key
@@ -477,27 +532,22 @@ def enter_codes(table: Words, code: Ints) -> None:
 def drop_keys(windows: Windows, keep: Masks) -> None:
     """Renumber the kept keys from 0 and enter them into the table anew."""
     windows, keep = borrowed(windows), borrowed(keep)
-    runs, link, marks = windows.runs, windows.link, windows.marks
+    code, link, marks = windows.code, windows.link, windows.marks
     new = 0
     renumber = np.empty(marks[KEYS], np.int32)
     for key in range(marks[KEYS]):
-        if not keep[key]:
-            for bunch in (2 * key, 2 * key + 1):
-                if runs[bunch, HEAD] >= 0:
-                    free_block(windows, runs[bunch, START])
-            continue
-        renumber[key] = new
-        if new != key:
-            move_key(windows, key, new)
-        new += 1
+        if keep[key]:
+            renumber[key] = new
+            code[new] = code[key]
+            new += 1
     enter_codes(windows.table, windows.code[:new])
     for slot in range(marks[SLOTS]):
         bunch = link[slot, BUNCH]
         if bunch >= 0:
-            link[slot, BUNCH] = 2 * renumber[bunch >> 1] + (bunch & 1)
+            link[slot, BUNCH] = bunch_of(renumber[key_of(bunch)], bunch & 1)
     for i in range(marks[OVERFULL]):
         bunch = windows.overfull[i]
-        windows.overfull[i] = 2 * renumber[bunch >> 1] + (bunch & 1)
+        windows.overfull[i] = bunch_of(renumber[key_of(bunch)], bunch & 1)
     marks[KEYS] = new
 
 
@@ -510,10 +560,11 @@ def packed(windows: Windows) -> Windows:
     size = max(held.size, 2)  # a single weight would be everybody's
     moved = np.full(windows.link.shape[0] + 1, NONE, np.int32)  # the last entry translates -1 to -1
     moved[held] = np.arange(held.size, dtype=np.int32)
-    link = np.full((size, 4), NONE, np.int32)
-    link[: held.size] = windows.link[held]
-    link[:, OLDER] = moved[link[:, OLDER]]
-    link[:, NEWER] = moved[link[:, NEWER]]
+    stamp = lines(size, 4)
+    stamp[: held.size] = windows.stamp[held]
+    link = stamp[: held.size].view(np.int32)
+    for neighbour in (OLDER, NEWER):
+        link[:, neighbour] = moved[link[:, neighbour]]
     pool = windows.pool.copy()
     move_slots(windows, pool, moved)
     marks = windows.marks
@@ -522,21 +573,22 @@ def packed(windows: Windows) -> Windows:
     marks[FREE] = NONE
     marks[SLOTS] = held.size
     weighted, important = windows.weight.size > 1, windows.importance.size > 0
-    return windows._replace(
-        stamp=grown(windows.stamp[held], size, held.size),
-        link=link,
+    windows = windows._replace(
+        stamp=stamp,
         pool=pool,
         weight=grown(windows.weight[held], size, held.size) if weighted else windows.weight,
         importance=grown(windows.importance[held], size, held.size) if important else windows.importance,
         moment=grown(windows.moment[held], size, held.size) if windows.moment.size else windows.moment,
     )
+    return viewed(windows)
 
 
 @kernel
 def move_slots(windows: Windows, pool: Words, moved: Words) -> None:
     """Rewrite the entries of all runs after their tuples moved to other slots."""
     runs = windows.runs
-    for bunch in range(2 * windows.marks[KEYS]):
+    for n in range(2 * windows.marks[KEYS]):
+        bunch = bunch_of(n >> 1, n & 1)
         if runs[bunch, ALIVE] == 0:
             continue
         if runs[bunch, HEAD] < 0:

@@ -19,9 +19,9 @@ from penstock.operator import saving
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.quality.books import Estimate, Report, Sides
 from penstock.streams.intake import NO_INTS, NO_LATE, Intake, Ready, Waiting
-from penstock.streams.payload import Payload
+from penstock.streams.payload import Payload, give_back
 
-VERSION = 1  # of the saved state
+VERSION = 2  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "min": np.minimum,
@@ -31,6 +31,7 @@ COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "mean": lambda left, right: (left + right) / 2,
 }
 LEDGER = ("keep", "off")
+FREED = 1 << 24  # bytes to give back at once
 
 
 class Join:
@@ -94,6 +95,7 @@ class Join:
         self._payload = (Payload(left), Payload(right))
         self._importance = 0.0
         self._collided = 0
+        self._freed = 0  # bytes of rows let go since memory was last given back
         self._sheds: list[pa.Table] = []
         self._bound = bound
 
@@ -232,13 +234,17 @@ class Join:
             entries[:, 3] = late[:, 2]
             entries[:, 4] = 0  # it met nobody: every partner is missing, also those that came before
             self._sheds.append(self._ledger_table(np.concatenate([shed, entries])))
-        for side in range(2):
-            live = self._held_rows(side)
-            if self._payload[side].wasteful(live):
-                numbers = self._core.live_rows(side)
-                queue = self._intake.waiting
-                waits = np.sort(queue.row[queue.side == side])
-                self._payload[side].trim(np.union1d(numbers, waits) if waits.size else numbers)
+        wasteful = [side for side in range(2) if self._payload[side].wasteful(self._held_rows(side))]
+        for side in wasteful:
+            self._freed += self._payload[side].trim(self._stored_rows(side))
+        if self._freed > FREED:
+            give_back()
+            self._freed = 0
+
+    def _stored_rows(self, side: int) -> Ints:
+        """Return the numbers of the rows of one side that are held or wait, ascending."""
+        held, queue = self._core.live_rows(side), self._intake.waiting
+        return np.union1d(held, queue.row[queue.side == side]) if queue.row.size else held
 
     def _held_rows(self, side: int) -> int:
         waiting = self._intake.waiting.side
@@ -410,7 +416,7 @@ class Join:
             waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
             state["intake"] = saving.to_npz({"next": intake.next, "counted": intake.counted, **waiting})
             for side, (name, payload) in enumerate(zip(SIDES, self._payload, strict=True)):
-                numbers = np.union1d(self._core.live_rows(side), queue.row[queue.side == side])
+                numbers = self._stored_rows(side)
                 state[f"rows_{name}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
                 state[f"numbers_{name}"] = saving.to_npz({"numbers": numbers, "next": np.array(payload.next)})
             if self._sheds:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.exact import Arrivals, arrivals
+from penstock.core.order import merged
 from penstock.core.step import NO_ROWS as NO_BATCH
 from penstock.core.step import Batch
 from penstock.core.windows import Floats, Ints
@@ -91,7 +92,7 @@ class Intake:
     def take(self, sides: tuple[Side, Side]) -> Ready:
         """Take the rows of a push."""
         bar = self.watermark if self.patient else self.newest
-        if self.apart and all(in_order(rows.ts, bar) for rows in sides):
+        if not self.by_rows and (self.apart or self._plain(sides)) and all(in_order(rows.ts, bar) for rows in sides):
             return self._in_order(sides)
         sizes = [side.ts.size for side in sides]
         order = self._arrival_order(sides)
@@ -145,6 +146,11 @@ class Intake:
         batch = Batch(side, np.empty(side.size, np.int32), row, tick, ts, NO_CLOCK, weight, importance)
         return Ready(batch, code, late, nulls)
 
+    def _plain(self, sides: tuple[Side, Side]) -> bool:
+        """Say whether rows have nothing but time and key, and none is late if it is in order."""
+        early = any(rows.ts.size and rows.ts[0] < self.watermark for rows in sides)
+        return not (self.patient or early or any(rows.weight.size or rows.importance.size for rows in sides))
+
     def _in_order(self, sides: tuple[Side, Side]) -> Ready:
         """Take rows in order on each side, none of them late: only null keys are left out."""
         nulls = np.zeros(2, np.int64)
@@ -161,7 +167,9 @@ class Intake:
                 ready.append(arrivals(code[valid], ts[valid], row[valid]))
                 nulls[which] = ts.size - ready[-1].row.size
         self.newest = max((tick for tick in (self.newest, *self.reached) if tick is not None), default=None)
-        return Ready(NO_BATCH, NO_INTS, NO_LATE, nulls, (ready[0], ready[1]))
+        if self.apart:
+            return Ready(NO_BATCH, NO_INTS, NO_LATE, nulls, (ready[0], ready[1]))
+        return Ready(*merged(ready[0], ready[1]), NO_LATE, nulls)
 
     def _arrival_order(self, sides: tuple[Side, Side]) -> Ints | None:
         progress = [reached(rows.ts, earlier) for rows, earlier in zip(sides, self.reached, strict=True)]

@@ -1,18 +1,23 @@
 """Keep the rows of one side beside the core, in Arrow chunks that shrink as their rows leave."""
 
+import ctypes
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.core.columns import WIDTHS, gather
+from penstock.core.columns import WIDTHS, find, gather
 from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
 MANY = 256  # once there are so many chunks
-SPARE = 1 << 14  # dead rows not worth a look
-LIVE_SHARE = 0.65  # a chunk with a smaller share of live rows is copied
+SPARE = 1 << 15  # dead rows not worth a look
+POOL = pa.system_memory_pool()  # for copies that stay: what leaves it goes back to the system in `give_back`
+C_LIBRARY: Any = ctypes.CDLL(None) if os.name == "posix" else None
+LIVE_SHARE = 0.9  # a chunk with a smaller share of live rows is copied
 
 
 class Chunk(NamedTuple):
@@ -51,19 +56,19 @@ class Chunk(NamedTuple):
         first, places = int(numbers[0]), self.places(numbers)
         if int(places[-1] - places[0]) + 1 == places.size:  # side by side: copied at once
             part = self.rows.slice(int(places[0]), places.size)
-            columns = [pa.concat_arrays(column.chunks) for column in part.columns]
+            columns = [pa.concat_arrays(column.chunks, memory_pool=POOL) for column in part.columns]
             rows = pa.Table.from_arrays(columns, schema=part.schema)
         else:
-            rows = self.rows.take(pa.array(places)).combine_chunks()
+            rows = pc.take(self.rows, pa.array(places), memory_pool=POOL).combine_chunks(memory_pool=POOL)
         consecutive = int(numbers[-1]) - first + 1 == numbers.size
-        return Chunk.of(rows, first, None if consecutive else numbers, widths)
+        return Chunk.of(rows, first, None if consecutive else numbers.copy(), widths)
 
 
 class Payload:
     """The rows of one side by their numbers, 0, 1, 2, ... in order of arrival.
 
     ``trim`` is told which rows are still live; it drops or copies chunks so that what is stored stays within
-    1 / 0.65 of what is live, plus a constant, one chunk at a time.
+    1 / 0.9 of what is live, plus a constant, one chunk at a time.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -74,7 +79,6 @@ class Payload:
         self._types = schema.types
         self._widths = [_width(kind) for kind in schema.types]
         self._chunks: list[Chunk] = []
-        self._whole: Chunk | None = None
 
     def append(self, rows: pa.Table) -> None:
         """Take the next rows."""
@@ -82,7 +86,6 @@ class Payload:
             self._chunks.append(Chunk.of(rows, self.next, None, self._widths))
             self.next += rows.num_rows
             self.stored += rows.num_rows
-            self._whole = None
 
     @property
     def nbytes(self) -> int:
@@ -100,59 +103,61 @@ class Payload:
         """
         if not self._chunks:
             return self.schema.empty_table().select(columns).columns
-        taken = self._gathered(numbers, columns)
+        begins = np.cumsum([0, *(chunk.rows.num_rows for chunk in self._chunks)])
+        places = self._find(numbers, begins)
+        taken = self._gathered(places, begins, columns)
         rest = [name for name in columns if name not in taken]
         if rest:
-            if self._whole is None:
-                self._whole = self._joined(self._chunks)
-            rows = self._whole.rows.select(rest).take(pa.array(self._whole.places(numbers)))
+            rows = pa.concat_tables([chunk.rows.select(rest) for chunk in self._chunks]).take(pa.array(places))
             taken |= zip(rest, rows.columns, strict=True)
         return [taken[name] for name in columns]
 
-    def _gathered(self, numbers: Ints, columns: list[str]) -> dict[str, pa.Array]:
-        """Return those of these columns that can be copied as words, for rows with these numbers. O(numbers)."""
+    def _find(self, numbers: Ints, begins: Ints) -> Ints:
+        """Return where the rows with these numbers are, all chunks laid end to end."""
         chunks = self._chunks
+        first = chunks[0].first
+        if chunks[-1].end - first == begins[-1]:
+            return numbers - first
+        places = np.empty(numbers.size, np.int64)
+        addresses = [0 if chunk.numbers is None else chunk.numbers.ctypes.data for chunk in chunks]
+        firsts = np.array([chunk.first for chunk in chunks])
+        find(firsts, begins, np.array(addresses), np.ascontiguousarray(numbers), places)
+        return places
+
+    def _gathered(self, places: Ints, begins: Ints, columns: list[str]) -> dict[str, pa.Array]:
+        """Return those of these columns that can be copied as words, for rows at these places. O(places)."""
         taken: dict[str, pa.Array] = {}
-        if any(chunk.numbers is not None for chunk in chunks):
-            return taken
-        numbers = np.ascontiguousarray(numbers)
-        starts = np.array([*(chunk.first for chunk in chunks), chunks[-1].end])
         for name in columns:
             at = self._places[name]
-            addresses = [chunk.addresses[at] for chunk in chunks]
+            addresses = [chunk.addresses[at] for chunk in self._chunks]
             if all(addresses):
-                words = pa.allocate_buffer(numbers.size * self._widths[at])
-                gather(starts, np.array(addresses), numbers, self._widths[at], np.frombuffer(words, np.uint8))
-                taken[name] = pa.Array.from_buffers(self._types[at], numbers.size, [None, words])
+                words = pa.allocate_buffer(places.size * self._widths[at])
+                gather(begins, np.array(addresses), places, self._widths[at], np.frombuffer(words, np.uint8))
+                taken[name] = pa.Array.from_buffers(self._types[at], places.size, [None, words])
         return taken
-
-    def _joined(self, chunks: list[Chunk]) -> Chunk:
-        """Return chunks as one, without copying their rows."""
-        rows = pa.concat_tables([chunk.rows for chunk in chunks])
-        first = chunks[0].first
-        if all(chunk.numbers is None for chunk in chunks) and chunks[-1].end - first == rows.num_rows:
-            return Chunk.of(rows, first, None, self._widths)
-        numbers = np.concatenate([chunk.all_numbers() for chunk in chunks])
-        return Chunk.of(rows, first, numbers, self._widths)
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""
         return self.stored * LIVE_SHARE > live + SPARE or len(self._chunks) > MANY
 
-    def trim(self, live: Ints) -> None:
-        """Let go of the rows that are not live (numbers ascending)."""
-        old, self._chunks, self._whole = self._chunks[::-1], [], None
+    def trim(self, live: Ints) -> int:
+        """Let go of the rows that are not live (numbers ascending); returns the bytes of the chunks dropped."""
+        freed = 0
+        old, self._chunks = self._chunks[::-1], []
         while old:  # taken off the list, so that a chunk is free once its live rows are copied
             chunk = old.pop()
             low, high = np.searchsorted(live, (chunk.first, chunk.end))
             mine = live[low:high]
             if mine.size >= LIVE_SHARE * chunk.rows.num_rows:
                 self._chunks.append(chunk)
-            elif mine.size:
+                continue
+            freed += chunk.rows.nbytes
+            if mine.size:
                 self._chunks.append(chunk.only(mine, self._widths))
         if len(self._chunks) > MANY // 2:
             self._merge()
         self.stored = sum(chunk.rows.num_rows for chunk in self._chunks)
+        return freed
 
     def _merge(self) -> None:
         """Copy neighbouring chunks together, up to a size."""
@@ -165,16 +170,25 @@ class Payload:
                 group.append(old.pop())
                 size += group[-1].rows.num_rows
             if len(group) > 1:
-                merged = self._joined(group)
-                group = [Chunk.of(merged.rows.combine_chunks(), merged.first, merged.numbers, self._widths)]
+                rows = pa.concat_tables([chunk.rows for chunk in group]).combine_chunks(memory_pool=POOL)
+                numbers = np.concatenate([chunk.all_numbers() for chunk in group])
+                consecutive = int(numbers[-1] - numbers[0]) + 1 == numbers.size
+                group = [Chunk.of(rows, int(numbers[0]), None if consecutive else numbers, self._widths)]
             self._chunks.append(group[0])
 
     def restore(self, rows: pa.Table, numbers: Ints, following: int) -> None:
         """Hold these rows; the next one to come has the number `following`."""
+        numbers = np.ascontiguousarray(numbers, np.int64)
         self._chunks = [Chunk.of(rows, int(numbers[0]), numbers, self._widths)] if rows.num_rows else []
-        self._whole = None
         self.stored = rows.num_rows
         self.next = following
+
+
+def give_back() -> None:
+    """Return free memory to the system: allocators keep the gaps between the rows that stay."""
+    pa.default_memory_pool().release_unused()
+    if hasattr(C_LIBRARY, "malloc_trim"):  # glibc's
+        C_LIBRARY.malloc_trim(0)
 
 
 def _width(kind: pa.DataType) -> int:

@@ -2,9 +2,11 @@
 
 from typing import Any, NamedTuple
 
-from penstock.core.jit import part
-from penstock.core.windows import OLDEST, Windows, moment_of
+from penstock.core.jit import part, wide
+from penstock.core.windows import NEWER, OLDEST, Windows, ask_for_entry, ask_for_neighbours, moment_of
 from penstock.policies.registry import Setting, shed_policy
+
+AHEAD = 6  # tuples between asking for memory and using it
 
 
 @shed_policy("oldest", paper="-", cost="O(1)")
@@ -23,9 +25,11 @@ class Oldest(NamedTuple):
         """Return the policy."""
         return cls(0)
 
-    def victim(self, windows: Windows, side: int) -> int:
+    def victim(self, windows: Windows, side: int) -> Any:
         """Return the oldest tuple."""
-        return oldest(windows, side)
+        slot = oldest(windows, side)
+        ask_for_next(windows, slot)
+        return slot
 
 
 @part
@@ -37,3 +41,15 @@ def oldest(windows: Windows, side: int) -> Any:
     if left < 0 or right < 0:
         return max(left, right)
     return left if moment_of(windows, left) <= moment_of(windows, right) else right
+
+
+@part
+def ask_for_next(windows: Windows, slot: int) -> None:
+    """Ask for the memory that giving up those after this one will touch."""
+    for step in range(1, AHEAD + 1):
+        slot = wide(windows.link[slot, NEWER])
+        if slot < 0:
+            return
+        if step == AHEAD // 2:
+            ask_for_entry(windows, slot)
+    ask_for_neighbours(windows, slot)

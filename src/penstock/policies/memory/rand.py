@@ -5,7 +5,7 @@ from typing import NamedTuple
 from penstock.core import rng
 from penstock.core.hooks import ranked
 from penstock.core.jit import prefetch, wide
-from penstock.core.windows import BUNCH, ROW, SLOTS, Windows
+from penstock.core.windows import BUNCH, ROW, SLOTS, Windows, ask_for_entry, ask_for_neighbours
 from penstock.policies.registry import Option, Setting, shed_policy
 
 AT = ("memory", "input")
@@ -44,8 +44,9 @@ class Rand(NamedTuple):
     def victim(self, windows: Windows, side: int) -> int:
         """Draw slots until one holds a tuple of the pool."""
         slots = windows.marks[SLOTS]
-        prefetch(windows.link, rng.ahead(self.state, slots, 3))
-        prefetch(windows.stamp, rng.ahead(self.state, slots, 3))
+        prefetch(windows.link, rng.ahead(self.state, slots, 9))
+        ask_for_neighbours(windows, rng.ahead(self.state, slots, 6))
+        ask_for_entry(windows, rng.ahead(self.state, slots, 3))
         while True:
             slot = rng.below(self.state, slots)
             bunch = windows.link[slot, BUNCH]
