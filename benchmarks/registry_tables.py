@@ -139,7 +139,8 @@ def source(entry: Entry) -> str:
 
 def file_of(name: str) -> str:
     """Return the file of a module of the package, from the top of the repository."""
-    return f"src/{name.replace('.', '/')}.py"
+    path = f"src/{name.replace('.', '/')}"
+    return f"{path}/__init__.py" if (ROOT / path).is_dir() else f"{path}.py"
 
 
 def module(entry: Entry) -> str:

@@ -24,6 +24,7 @@ SKEWS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 QUICK = 4  # a quick figure has streams and windows so many times shorter
 MEMORY, OUTPUT, OF_OPT = "memory (tuples)", "output tuples", "fraction of OPT's output"
 WEATHER_WINDOW, WEATHER_QUICK, WEATHER_SAMPLES = 5000, 30_000, 100
+WEATHER_PATIENCE = 90.0  # seconds for the bound of OPT at one size of memory
 EPOCH = datetime(1938, 1, 1, tzinfo=UTC)  # of the ship reports' times
 
 
@@ -175,14 +176,19 @@ def weather_setting(quick: bool) -> Setting:  # noqa: FBT001
         tables.append(pa.table({"ts": np.arange(length), "key": cells[:length].astype(np.int64)}))
         keys, counts = np.unique(cells[:length], return_counts=True)
         chances.append(dict(zip(keys.tolist(), (counts / length).tolist(), strict=True)))
-    return Setting(Workload(*tables, *chances), WEATHER_WINDOW // _shorter(quick))
+    less = _shorter(quick)
+    return Setting(Workload(*tables, *chances), WEATHER_WINDOW // less, WEATHER_PATIENCE / less**2)
 
 
 def weather(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
-    """Make figure 7: output by memory on ship reports, with the data's own frequencies as probabilities."""
+    """Make figure 7: output by memory on ship reports, with the data's own frequencies as probabilities.
+
+    The paper has no OPT here, which its solver could not find; this has a bound of it.
+    """
     setting = weather_setting(quick)
     title = f"ship reports 1941 x 1944, window {setting.window}"
-    return by_memory("7", title, setting, ("RAND", "RANDV", "PROB", "PROBV", "EXACT"), progress)
+    names = ("RAND", "RANDV", "PROB", "PROBV", "OPT (bound)", "EXACT")
+    return by_memory("7", title, setting, names, progress, seconds_for_a_bound=setting.patience)
 
 
 def weather_allocation(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
@@ -391,7 +397,7 @@ def _domains(*three: Figure) -> list[Claim]:
 def _weather(output: Figure, memory: Figure) -> list[Claim]:
     at = output.x.index(output.settings["window"])
     prob, shared = (output.curves[name][at] / output.curves["EXACT"][at] for name in ("PROB", "PROBV"))
-    gains = _ratios(output, "PROBV", "PROB")
+    gains, close = _ratios(output, "PROBV", "PROB"), _ratios(output, "PROB", "OPT (bound)")
     share = [one / memory.settings["memory"] for one in memory.curves["1941"]]
     return [
         Claim(
@@ -399,6 +405,12 @@ def _weather(output: Figure, memory: Figure) -> list[Claim]:
             "on weather reports PROB and PROBV give over 90 % of the exact output with half the memory",
             f"ship reports: PROB {prob:.1%}, PROBV {shared:.1%} of EXACT at M = w",
             judged(holds=min(prob, shared) > 0.9),
+        ),
+        Claim(
+            "§4.6",
+            "PROB is close to OPT on real data too (OPT itself was out of reach)",
+            f"ship reports: PROB / a proved bound of OPT {_between(close)}",
+            judged(holds=min(close) > 0.95, partly=max(close) > 0.95),
         ),
         Claim(
             "§4.5, figure 7",

@@ -17,10 +17,11 @@ from penstock.streams.workloads import Workload
 
 
 class Setting(NamedTuple):
-    """Two streams with one row a tick, the window, and from when on output counts: two windows later."""
+    """Two streams with one row a tick, and the window; output counts from two windows on."""
 
     streams: Workload
     window: int
+    patience: float | None = None  # seconds for one optimum; after them its bound is what there is
 
     @property
     def join(self) -> dict[str, Any]:
@@ -55,7 +56,10 @@ class Steps:
 
 
 def outputs(setting: Setting, memory: Sequence[int], names: Sequence[str], steps: Steps) -> dict[str, list[float]]:
-    """Return the output of each algorithm by memory; those whose names end in V share it between the streams."""
+    """Return the output of each algorithm by memory; those whose names end in V share it between the streams.
+
+    Of OPT it is the proved bound, which is OPT's output unless patience ended before.
+    """
     found: dict[str, list[float]] = {}
     left, right = setting.streams.left, setting.streams.right
     for split in ("fixed", "shared"):
@@ -79,8 +83,15 @@ def outputs(setting: Setting, memory: Sequence[int], names: Sequence[str], steps
             found[name] = []
             for size in memory:
                 settings = settings_of({**setting.join, "memory": size, "split": split})
-                best = offline.optimum(left, right, settings, objective="count", count_from=setting.start)
-                found[name].append(float(best.value))
+                best = offline.optimum(
+                    left,
+                    right,
+                    settings,
+                    objective="count",
+                    count_from=setting.start,
+                    time_limit=setting.patience,
+                )
+                found[name].append(float(best.bound))
                 steps.tell()
     return {name: found[name] for name in names}
 
