@@ -32,6 +32,7 @@ class Arcs(NamedTuple):
     head: Ints
     capacity: Ints
     gain: Ints  # whole
+    tick: Ints  # of each node
 
 
 class State(NamedTuple):
@@ -71,7 +72,8 @@ class Augmented:
         self.pool = pool
         self.network, self.events = by_class(chained, pool)
         self.scale = scale_of(chained.gain, pool)
-        self.arcs = arcs_of(self.network, np.rint(self.network.gain * self.scale).astype(np.int64))
+        gain = np.rint(self.network.gain * self.scale).astype(np.int64)
+        self.arcs = arcs_of(self.network, gain, np.append(np.arange(chained.ticks), self.events.tick))
         self.state = self._start(price)
         nodes = self.network.nodes
         none = [np.zeros(nodes, np.int64) for _ in range(6)]
@@ -132,13 +134,13 @@ def scale_of(gain: Floats, pool: Pool) -> float:
     return scale * UNIT
 
 
-def arcs_of(network: Network, gain: Ints) -> Arcs:
+def arcs_of(network: Network, gain: Ints, tick: Ints) -> Arcs:
     """Give each node its arcs."""
     ends = np.concatenate([network.tail, network.head])
     number = np.arange(network.tail.size)
     entry = np.concatenate([2 * number, 2 * number + 1])[np.argsort(ends, kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=network.nodes))])
-    return Arcs(start, entry, network.tail, network.head, network.capacity, gain)
+    return Arcs(start, entry, network.tail, network.head, network.capacity, gain, tick)
 
 
 @kernel
@@ -229,18 +231,20 @@ def augment(arcs: Arcs, state: State, search: Search, work: int) -> None:
 def find(arcs: Arcs, state: State, search: Search, source: int) -> int:
     """Find the nearest nodes that have too few places (Dijkstra), and lower the values of those that are nearer.
 
+    Of nodes that are as near, those go first that are nearer in time: large parts of the network lose nothing.
+
     Returns how many: together they have room for all that is too much at the source, if their ways do not cross.
     """
     search.number[0] += 1
     number = search.number[0]
     search.seen[source] = number
     search.loss[source] = 0
-    heap = [(wide(0), wide(source))]
+    heap = [(wide(0), wide(0), wide(source))]
     count = targets = 0
     wanted = state.excess[source]
     loss = wide(0)
     while wanted > 0 and len(heap) > 0:
-        loss, node = heapq.heappop(heap)
+        loss, _, node = heapq.heappop(heap)
         if search.done[node] == number:
             continue
         search.done[node] = number
@@ -263,7 +267,7 @@ def find(arcs: Arcs, state: State, search: Search, source: int) -> int:
                 search.seen[to] = number
                 search.loss[to] = further
                 search.way[to] = arcs.entry[at]
-                heapq.heappush(heap, (further, to))
+                heapq.heappush(heap, (further, abs(arcs.tick[to] - arcs.tick[source]), to))
     for i in range(count):
         state.value[search.order[i]] -= loss - search.loss[search.order[i]]
     search.number[1] += count
