@@ -1,9 +1,10 @@
 """Compare what is generated with what is written: `make docs` mends it."""
 
+import json
 from pathlib import Path
 
 import pytest
-from benchmarks import registry_tables, tables
+from benchmarks import optimum, registry_tables, tables
 
 from documents import ROOT
 from penstock.policies.registry import Entry, entries
@@ -27,6 +28,11 @@ def test_the_speed_table_says_what_was_not_measured() -> None:
     assert "\n\n".join(f"{part}: not measured." for part in want) == tables.speed_table({})
     memory = [{"policy": "prob", "span": 1000, "grown": 5e8, "ratio": 1.25}]
     assert "| `prob` | 1,000 | 500 MB | 1.2x |" in tables.speed_table({"memory": memory})
+
+
+def test_the_tables_of_the_optimum_are_the_results() -> None:
+    want = optimum.page(json.loads(optimum.RESULTS.read_text(encoding="utf-8")))
+    assert want == registry_tables.between(optimum.PAGE, "optimum")[1]
 
 
 def test_the_generator_knows_every_paper() -> None:

@@ -61,7 +61,13 @@ class Optimum:
 
 
 def optimum(
-    left: Any, right: Any, settings: Settings, *, objective: str, count_from: object = None, time_limit: object = None
+    left: Any,
+    right: Any,
+    settings: Settings,
+    *,
+    objective: str = "count",
+    count_from: object = None,
+    time_limit: object = None,
 ) -> Optimum:
     """Find the best schedule for two tables, in order of time."""
     begin = time.perf_counter()

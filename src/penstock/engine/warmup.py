@@ -1,4 +1,4 @@
-"""Compile the kernels of the package's own policies ahead of time, on all cores, into the kept cache."""
+"""Compile the kernels of the package's policies and of the optimum ahead of time, on all cores, into the cache."""
 
 import os
 import subprocess
@@ -14,13 +14,17 @@ import pyarrow as pa
 
 from penstock.core import heap, step
 from penstock.core.jit import cache_folder
+from penstock.engine.offline import optimum
 from penstock.errors import PolicyError
 from penstock.operator.join import Join
+from penstock.operator.settings import Settings
 from penstock.policies import registry
 from penstock.policies.registry import Policy
+from penstock.streams.workloads import zipf
 
 EXACT, LATE = "exact", "exact:late"  # rows that may be late are kept as those of a bounded join are
 SHARED = "shared"  # what all have in common and only larger joins or keys of bytes use
+OPTIMUM = "optimum"
 MARK = f".{sys.implementation.cache_tag}.warm"
 FLOOD, TRICKLE, STEP = 3000, 1000, 50  # rows of the tiny joins
 
@@ -41,7 +45,7 @@ def names() -> list[str]:
     own.sort(key=lambda entry: (getattr(entry.kind, "fades", False), getattr(entry.kind, "ranks", None) == "key"))
     own.reverse()
     second = ["rand:at=input"] if any(entry.name == "rand" for entry in own) else []
-    return [*(entry.name for entry in own), *second, LATE, EXACT, SHARED]
+    return [*(entry.name for entry in own), *second, LATE, EXACT, SHARED, OPTIMUM]
 
 
 def name_of(policy: Policy) -> str | None:
@@ -128,6 +132,12 @@ def cores() -> int:
 
 def touch(name: str) -> None:
     """Run a tiny join that uses the kernels of a policy; they do not depend on its shape."""
+    if name == OPTIMUM:
+        settings = Settings(on="key", time="ts", window=20, memory=6)
+        streams = zipf(TRICKLE, keys=9)
+        for limit in (None, 1e-9):  # whole, and cut short
+            optimum(streams.left, streams.right, settings, time_limit=limit)
+        return
     exact = name in {EXACT, LATE}
     op = Join(
         on=["key", "name"] if name == SHARED else "key",
