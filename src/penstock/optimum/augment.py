@@ -8,6 +8,7 @@ fewer and shorter the ways.
 """
 
 import heapq
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from penstock.optimum.networks import Events, Network, by_class
 from penstock.optimum.problem import Chains, Pool
 
 UNIT = 16  # parts of a gain in which prices are counted
-LARGEST = float(1 << 60)
+LARGEST = float(1 << 52)  # whole numbers that a float holds
 FAR = 1 << 62
 
 
@@ -71,7 +72,7 @@ class Augmented:
         self.chained = chained
         self.pool = pool
         self.network, self.events = by_class(chained, pool)
-        self.scale = scale_of(chained.gain, pool)
+        self.scale = scale_of(chained.gain, price)
         gain = np.rint(self.network.gain * self.scale).astype(np.int64)
         self.arcs = arcs_of(self.network, gain, np.append(np.arange(chained.ticks), self.events.tick))
         self.state = self._start(price)
@@ -125,13 +126,16 @@ class Augmented:
         return until
 
 
-def scale_of(gain: Floats, pool: Pool) -> float:
-    """Return the number by which gains become whole; if they have too many digits for that, the last are rounded."""
-    total = max(1.0, float(np.abs(gain).sum()) * pool.limit)
-    scale = 1.0
-    while (gain * scale != np.rint(gain * scale)).any() and total * scale * UNIT < LARGEST / 2:
+def scale_of(gain: Floats, price: Floats) -> float:
+    """Return the number by which gains become whole, and prices nearly so.
+
+    It is a power of two, and small enough that sums of them are exact; digits beyond that are rounded.
+    """
+    most = 2.0 ** math.floor(math.log2(LARGEST / (float(gain.sum() + price.sum()) or 1.0)))
+    scale = min(1.0, most)
+    while scale < most and (gain * scale != np.rint(gain * scale)).any():
         scale *= 2
-    return scale * UNIT
+    return min(scale * UNIT, most)
 
 
 def arcs_of(network: Network, gain: Ints, tick: Ints) -> Arcs:
