@@ -49,23 +49,22 @@ def option_list(own: list[Entry]) -> str:
 
 
 def papers_table() -> str:
-    """Return the algorithms and claims of each paper that a policy or a test names, with modules and tests."""
+    """Return the policies and tested claims of each paper that has any, with their modules and tests."""
     own = [entry for entry in entries() if entry.own]
     parts = []
     for paper, title in PAPERS.items():
-        mine = [entry for entry in own if entry.paper == paper]
         algorithms = [
-            [f"`{entry.name}`", section(entry), f"[{module(entry)}]({TOP}{source(entry)})"] for entry in mine
+            [f"`{entry.name}`", section(entry), f"[{module(entry)}]({TOP}{source(entry)})"]
+            for entry in own
+            if entry.paper == paper
         ]
         checked = [[claim, ", ".join(link(name) for name in used), test] for claim, used, test in claims(paper)]
-        if not mine and not checked:
+        if not algorithms and not checked:
             continue
-        parts += [
-            f"## {paper}",
-            f"{title}.",
-            *([table(["algorithm", "where the paper has it", "module"], algorithms)] if mine else []),
-            table(["claim", "module", "test"], checked) if checked else "No claim is tested yet.",
-        ]
+        parts += [f"## {paper}", f"{title}."]
+        if algorithms:
+            parts.append(table(["algorithm", "where the paper has it", "module"], algorithms))
+        parts.append(table(["claim", "module", "test"], checked) if checked else "No claim is tested yet.")
     return "\n\n".join(parts)
 
 

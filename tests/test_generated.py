@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import figures, registry_tables, tables
+from benchmarks import figures, optimum, registry_tables, tables
 
 from documents import ROOT
 from penstock.policies.registry import Entry, entries
@@ -47,6 +47,11 @@ def test_the_table_of_orders_is_what_was_measured() -> None:
 def test_the_tables_of_several_streams_are_what_was_measured() -> None:
     want = tables.multiway_table(json.loads(tables.MULTIWAY.read_text()))
     assert want == registry_tables.between(ROOT / "docs" / "planner.md", "multiway")[1]
+
+
+def test_the_tables_of_the_optimum_are_the_results() -> None:
+    want = optimum.page(json.loads(optimum.RESULTS.read_text(encoding="utf-8")))
+    assert want == registry_tables.between(optimum.PAGE, "optimum")[1]
 
 
 def test_the_generator_knows_every_paper() -> None:

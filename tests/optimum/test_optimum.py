@@ -181,6 +181,25 @@ def test_compare_maximises_importance_where_there_is_one() -> None:
     assert got.value == pytest.approx(best_of_all)
 
 
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e15])
+def test_importances_of_many_digits(size: float) -> None:
+    rng = np.random.default_rng(4)
+    tables = [
+        pa.table({"ts": np.arange(200), "key": rng.integers(0, 3, 200), "weight": size * rng.random(200)})
+        for _ in range(2)
+    ]
+    arguments: dict[str, Any] = {"on": "key", "time": "ts", "window": 15, "memory": 6, "importance": "weight"}
+    got = pen.optimum(*tables, objective="importance", **arguments)
+    assert got.gap == 0
+    left, right = (
+        Side(np.arange(200), table["key"].to_numpy(), None, NO_INTS, table["weight"].to_numpy()) for table in tables
+    )
+    posed = problem((left, right), span=(15, 15), by_rows=False, combine="min")
+    assert by_network(posed, [Pool((0, 1), 6)], "tuple") == pytest.approx(got.value, rel=1e-4)
+    played_rows = pen.join(*tables, policy=got.replay(), **arguments)
+    assert pc.sum(played_rows["importance"]).as_py() == pytest.approx(got.value)
+
+
 def test_what_compare_can_not_do_with_the_optimum() -> None:
     streams = zipf(50, seed=1)
     common: dict[str, Any] = {"on": "key", "time": "ts", "window": 5, "policies": ["optimum"]}

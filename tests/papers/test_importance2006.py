@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import penstock as pen
-from penstock.optimum import flow, networks
+from penstock.optimum.flow import solve
+from penstock.optimum.networks import by_class, by_moment
 from penstock.optimum.problem import Pool, Problem, chains, problem
 from penstock.optimum.states import MemoryStates
 from penstock.streams.intake import NO_INTS, Side
@@ -41,10 +42,7 @@ def posed(rows: int) -> Problem:
 def test_odja_and_esja_find_the_same(limit: int) -> None:
     stated = posed(200)
     pool = Pool((0,), limit)
-    esja = [
-        flow.solve(network).gain
-        for network in (networks.by_class(chains(stated, pool), pool)[0], networks.by_moment(stated, pool))
-    ]
+    esja = [solve(network).gain for network in (by_class(chains(stated, pool), pool)[0], by_moment(stated, pool))]
     assert esja == pytest.approx([MemoryStates(stated, pool).value()] * 2)
 
 

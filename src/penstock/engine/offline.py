@@ -1,5 +1,6 @@
 """Read two tables and find the best that any policy could have done with them."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from penstock.streams.intake import NO_FLOATS, NO_INTS, Side
 from penstock.streams.keys import widened
 
 OBJECTIVES = ("count", "importance")
-PROVED = 1e-9  # of the bound: what sums of fractions may lose in their last digits
+PROVED = 1e-9  # what sums of fractions may lose in their last digits
 
 
 class Schedule(dict[str, list[Any]]):
@@ -48,7 +49,8 @@ class Optimum:
     @property
     def gap(self) -> float:
         """How far the value may be from the optimum, as a share of the bound; 0 when it is proved."""
-        return 0.0 if self.bound - self.value <= PROVED * self.bound else (self.bound - self.value) / self.bound
+        rounding = PROVED * self.bound if self.objective == "importance" else 0
+        return (self.bound - self.value) / self.bound if self.bound - self.value > rounding else 0.0
 
     def replay(self) -> Policy:
         """Return the policy that plays the schedule."""
@@ -61,7 +63,13 @@ class Optimum:
 
 
 def optimum(
-    left: Any, right: Any, settings: Settings, *, objective: str, count_from: object = None, time_limit: object = None
+    left: Any,
+    right: Any,
+    settings: Settings,
+    *,
+    objective: str = "count",
+    count_from: object = None,
+    time_limit: object = None,
 ) -> Optimum:
     """Find the best schedule for two tables, in order of time."""
     begin = time.perf_counter()
@@ -152,7 +160,7 @@ def pools(bound: Bound) -> tuple[Pool, ...]:
 
 def number(value: float, objective: str) -> float:
     """Return a number of pairs as a whole number: a bound on it is rounded down."""
-    return int(value + PROVED * value) if objective == "count" else value
+    return math.floor(value + PROVED) if objective == "count" else value
 
 
 def schedule(stated: Problem, found: Best) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Compile the kernels of the package's own policies ahead of time, on all cores, into the kept cache."""
+"""Compile the kernels of the package's policies and of the optimum ahead of time, on all cores, into the cache."""
 
 import os
 import subprocess
@@ -15,15 +15,18 @@ import pyarrow as pa
 from penstock.core import heap, step
 from penstock.core.jit import cache_folder
 from penstock.engine import multijoin
+from penstock.engine.offline import optimum
 from penstock.errors import PolicyError
 from penstock.operator.join import Join
-from penstock.operator.settings import SIDES
+from penstock.operator.settings import SIDES, Settings
 from penstock.policies import registry
 from penstock.policies.registry import Policy
+from penstock.streams.workloads import zipf
 
 EXACT, LATE = "exact", "exact:late"  # rows that may be late are kept as those of a bounded join are
 SEVERAL = "several"  # the join of more than two streams
 SHARED = "shared"  # what all have in common and only larger joins or keys of bytes use
+OPTIMUM = "optimum"
 MARK = f".{sys.implementation.cache_tag}.warm"
 FLOOD, TRICKLE, STEP = 3000, 1000, 50  # rows of the tiny joins
 
@@ -44,7 +47,7 @@ def names() -> list[str]:
     own.sort(key=lambda entry: (getattr(entry.kind, "fades", False), getattr(entry.kind, "ranks", None) == "key"))
     own.reverse()
     second = ["rand:at=input"] if any(entry.name == "rand" for entry in own) else []
-    return [*(entry.name for entry in own), *second, LATE, SEVERAL, EXACT, SHARED]
+    return [*(entry.name for entry in own), *second, LATE, SEVERAL, EXACT, SHARED, OPTIMUM]
 
 
 def name_of(policy: Policy) -> str | None:
@@ -134,6 +137,12 @@ def touch(name: str) -> None:
     if name == SEVERAL:
         whole = {side: pa.concat_tables(_pieces(FLOOD, at)) for at, side in enumerate(SIDES)}
         multijoin.run(whole, multijoin.Settings(on="key", time="ts", windows=300))
+        return
+    if name == OPTIMUM:
+        settings = Settings(on="key", time="ts", window=20, memory=6)
+        streams = zipf(TRICKLE, keys=9)
+        for limit in (None, 1e-9):  # whole, and cut short
+            optimum(streams.left, streams.right, settings, time_limit=limit)
         return
     exact = name in {EXACT, LATE}
     op = Join(

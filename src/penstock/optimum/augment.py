@@ -8,6 +8,7 @@ fewer and shorter the ways.
 """
 
 import heapq
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from penstock.optimum.networks import Events, Network, by_class
 from penstock.optimum.problem import Chains, Pool
 
 UNIT = 16  # parts of a gain in which prices are counted
-LARGEST = float(1 << 60)
+LARGEST = float(1 << 52)  # whole numbers that a float holds
 FAR = 1 << 62
 
 
@@ -32,6 +33,7 @@ class Arcs(NamedTuple):
     head: Ints
     capacity: Ints
     gain: Ints  # whole
+    tick: Ints  # of each node
 
 
 class State(NamedTuple):
@@ -70,8 +72,9 @@ class Augmented:
         self.chained = chained
         self.pool = pool
         self.network, self.events = by_class(chained, pool)
-        self.scale = scale_of(chained.gain, pool)
-        self.arcs = arcs_of(self.network, np.rint(self.network.gain * self.scale).astype(np.int64))
+        self.scale = scale_of(chained.gain, price)
+        gain = np.rint(self.network.gain * self.scale).astype(np.int64)
+        self.arcs = arcs_of(self.network, gain, np.append(np.arange(chained.ticks), self.events.tick))
         self.state = self._start(price)
         nodes = self.network.nodes
         none = [np.zeros(nodes, np.int64) for _ in range(6)]
@@ -123,22 +126,25 @@ class Augmented:
         return until
 
 
-def scale_of(gain: Floats, pool: Pool) -> float:
-    """Return the number by which gains become whole; if they have too many digits for that, the last are rounded."""
-    total = max(1.0, float(np.abs(gain).sum()) * pool.limit)
-    scale = 1.0
-    while (gain * scale != np.rint(gain * scale)).any() and total * scale * UNIT < LARGEST / 2:
+def scale_of(gain: Floats, price: Floats) -> float:
+    """Return the number by which gains become whole, and prices nearly so.
+
+    It is a power of two, and small enough that sums of them are exact; digits beyond that are rounded.
+    """
+    most = 2.0 ** math.floor(math.log2(LARGEST / (float(gain.sum() + price.sum()) or 1.0)))
+    scale = min(1.0, most)
+    while scale < most and (gain * scale != np.rint(gain * scale)).any():
         scale *= 2
-    return scale * UNIT
+    return min(scale * UNIT, most)
 
 
-def arcs_of(network: Network, gain: Ints) -> Arcs:
+def arcs_of(network: Network, gain: Ints, tick: Ints) -> Arcs:
     """Give each node its arcs."""
     ends = np.concatenate([network.tail, network.head])
     number = np.arange(network.tail.size)
     entry = np.concatenate([2 * number, 2 * number + 1])[np.argsort(ends, kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=network.nodes))])
-    return Arcs(start, entry, network.tail, network.head, network.capacity, gain)
+    return Arcs(start, entry, network.tail, network.head, network.capacity, gain, tick)
 
 
 @kernel
@@ -229,18 +235,20 @@ def augment(arcs: Arcs, state: State, search: Search, work: int) -> None:
 def find(arcs: Arcs, state: State, search: Search, source: int) -> int:
     """Find the nearest nodes that have too few places (Dijkstra), and lower the values of those that are nearer.
 
+    Of nodes that are as near, those go first that are nearer in time: large parts of the network lose nothing.
+
     Returns how many: together they have room for all that is too much at the source, if their ways do not cross.
     """
     search.number[0] += 1
     number = search.number[0]
     search.seen[source] = number
     search.loss[source] = 0
-    heap = [(wide(0), wide(source))]
+    heap = [(wide(0), wide(0), wide(source))]
     count = targets = 0
     wanted = state.excess[source]
     loss = wide(0)
     while wanted > 0 and len(heap) > 0:
-        loss, node = heapq.heappop(heap)
+        loss, _, node = heapq.heappop(heap)
         if search.done[node] == number:
             continue
         search.done[node] = number
@@ -263,7 +271,7 @@ def find(arcs: Arcs, state: State, search: Search, source: int) -> int:
                 search.seen[to] = number
                 search.loss[to] = further
                 search.way[to] = arcs.entry[at]
-                heapq.heappush(heap, (further, to))
+                heapq.heappush(heap, (further, abs(arcs.tick[to] - arcs.tick[source]), to))
     for i in range(count):
         state.value[search.order[i]] -= loss - search.loss[search.order[i]]
     search.number[1] += count

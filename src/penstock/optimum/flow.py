@@ -1,5 +1,6 @@
 """Solve a flow with OR-Tools: the second opinion, and ESJA as the papers would run it."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -8,8 +9,7 @@ from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 from penstock.core.windows import Floats, Ints
 from penstock.optimum.networks import Network
 
-LARGEST = 1 << 61  # the solver multiplies costs by the number of nodes and adds some
-FINEST = 1 << 20  # units in which gains that are no whole numbers are rounded, at most
+LARGEST = float(1 << 48)  # the solver multiplies costs by the number of nodes, and sums them up
 
 
 class Flow(NamedTuple):
@@ -20,13 +20,14 @@ class Flow(NamedTuple):
 
 
 def scaled(gain: Floats, nodes: int) -> Ints:
-    """Return gains as whole numbers, all multiplied by the same power of two: the fewest digits that hold them.
+    """Return gains as whole numbers, all multiplied by the same power of two: the smallest for which they are whole.
 
-    If they hold too many digits for that, the last ones are rounded.
+    If they have more digits than the solver takes, the last ones are rounded.
     """
-    largest = float(np.abs(gain).max(initial=1.0))
-    scale = 1.0
-    while scale < FINEST and (gain * scale != np.rint(gain * scale)).any() and largest * scale * nodes < LARGEST / 8:
+    largest = float(np.abs(gain).max(initial=0.0)) or 1.0
+    most = 2.0 ** math.floor(math.log2(LARGEST / (largest * nodes)))
+    scale = min(1.0, most)
+    while scale < most and (gain * scale != np.rint(gain * scale)).any():
         scale *= 2
     return np.rint(gain * scale).astype(np.int64)
 
