@@ -117,7 +117,7 @@ def test_compiled_code_is_found_again_until_a_source_changes(tmp_path: Path) -> 
 
     policy = source / "penstock" / "policies" / "memory" / "oldest.py"
     written = policy.read_text()
-    edit = written.replace("import OLDEST, ", "import NEWEST as OLDEST, ")  # the newest leaves instead
+    edit = written.replace(" OLDEST, ", " NEWEST as OLDEST, ")  # the newest leaves instead
     assert written != edit
     policy.write_text(edit)
     third = python(RUN, **env)

@@ -53,7 +53,7 @@ def test_a_restart_goes_on_and_its_state_can_be_read(spark: Any, tmp_path: Path,
     for number, files in enumerate(([0], [1, 2], [3])):
         job.arrive(files)
         query = job.run(**BOUNDED)
-        for at, path in enumerate(sorted(engines.iterdir())):
+        for at, path in enumerate(sorted(path for path in engines.rglob("*") if path.is_file())):
             if (at + number) % 2:
                 path.unlink()
             else:
