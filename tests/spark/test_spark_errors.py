@@ -77,6 +77,9 @@ def test_sides_of_two_kinds_are_refused(stream: Any, batch: Any) -> None:
         pen.join(TABLE, batch, **COMMON)
 
 
+PLAN = pen.policy("replay", schedule={"side": ["left"], "row": [0], "until": [1]})
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "said"),
     [
@@ -86,6 +89,11 @@ def test_sides_of_two_kinds_are_refused(stream: Any, batch: Any) -> None:
         ({"memory": 2, "shards": 3}, BudgetError, "memory: got 2; each of the 3 shards needs some"),
         ({"memory": 6, "split": (4, 2), "shards": 3}, BudgetError, "each of the 3 shards needs some"),
         ({"window": pen.rows(5), "shards": 2}, InputError, "shards: got 2; windows in rows count over the whole"),
+        (
+            {"memory": 9, "policy": PLAN, "shards": 2},
+            InputError,
+            "shards: got 2; schedules number rows over the whole",
+        ),
         ({"window": 30}, InputError, "window: got 30; time is in timestamps"),
         ({"time": "v"}, TimeError, "got string on the left"),
         ({"how": "left"}, InputError, "how: got 'left'; only inner joins"),

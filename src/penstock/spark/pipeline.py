@@ -111,9 +111,10 @@ def _told_apart(bound: Bound, spark: Any) -> None:
 
 
 def _shards(settings: Settings, bound: Bound, spark: Any) -> int:
-    if bound.by_rows:
+    if bound.by_rows or settings.chosen.name == "replay":
         if settings.shards not in {None, 1}:
-            want = "windows in rows count over the whole stream: they run on one shard; leave it None"
+            what = "windows in rows count" if bound.by_rows else "schedules number rows"
+            want = f"{what} over the whole stream: they run on one shard; leave it None"
             raise InputError("shards", str(settings.shards), want)
         return 1
     return settings.shards or int(spark.conf.get("spark.sql.shuffle.partitions"))
