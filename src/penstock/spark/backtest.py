@@ -13,7 +13,7 @@ from penstock.operator.settings import SIDES, Bound
 from penstock.spark.books import books_of
 from penstock.spark.packing import FINGERPRINT, Batches, read
 from penstock.spark.shards import shard_ids, shard_of
-from penstock.spark.task import Task, output, output_schema
+from penstock.spark.task import Task, output, output_beside, output_schema
 
 
 def joined(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
@@ -80,7 +80,7 @@ def _runner(bound: Bound, task: Task) -> Callable[[Batches], Batches]:
                     engine = task.engine(ids.index(current))
                 rows = pa.Table.from_batches([batch.slice(low, high - low)])
                 sides = {name: _side(rows, at, name, bound.schemas[at]) for at, name in enumerate(SIDES)}
-                yield from output(bound, [engine.push(**sides)], None)
+                yield from output(bound, engine.push(**sides))
         yield from _end(engine)
 
     return run
@@ -94,4 +94,5 @@ def _side(rows: pa.Table, side: int, name: str, schema: pa.Schema) -> pa.Table:
 def _end(engine: Join | None) -> Batches:
     """Close the last tick of a shard and hand its books over."""
     if engine is not None:
-        yield from output(engine.bound, [engine.finish()], books_of(engine.report()))
+        yield from output(engine.bound, engine.finish())
+        yield from output_beside(engine.bound, books_of(engine.report()), {})

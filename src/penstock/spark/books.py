@@ -1,7 +1,6 @@
 """Carry the books of the shards out with the results, and fold them into a report."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from penstock.core.step import REASONS
@@ -10,10 +9,9 @@ from penstock.operator.settings import SIDES
 from penstock.quality.books import Estimate, Report, Sides
 
 OBSERVED = "penstock"  # how the names of a join's observed metrics begin
+BETWEEN = ","  # the books of shards in one string
 PER_SIDE = ("arrivals", "live", "expired", *(f"shed_{reason}" for reason in REASONS))
 WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
-NAMES = (*(f"{name}_{side}" for name in PER_SIDE for side in SIDES), *WHOLE)
-BOOKS_DDL = ", ".join([*(f"{name} long" for name in NAMES), "importance double"])  # JSON with these fields
 
 
 def books_of(report: Report) -> str:
@@ -46,7 +44,7 @@ def report_of(query: Any) -> Report:
 def reports_in(progress: Any) -> list[Report]:
     """Return the reports of the joins that a micro-batch's progress tells of."""
     observed = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
-    return [_folded(totals) for totals in observed if totals.get("pairs") is not None]
+    return [_folded(found["policy"], json.loads(f"[{found['books']}]")) for found in observed if found.get("books")]
 
 
 def _observed(row: Any) -> dict[str, Any]:
@@ -57,11 +55,11 @@ def _observed(row: Any) -> dict[str, Any]:
     return dict(zip((field["name"] for field in found["schema"]["fields"]), found["values"], strict=True))
 
 
-def _folded(totals: Mapping[str, Any]) -> Report:
+def _folded(policy: str, books: list[dict[str, Any]]) -> Report:
     """Return the books of all shards, summed, as a report."""
-    policy = totals["policy"]
-    both = {name: Sides(*(int(totals.get(f"{name}_{side}") or 0) for side in SIDES)) for name in PER_SIDE}
-    pairs = int(totals.get("pairs") or 0)
+    totals = {name: sum(book[name] for book in books) for name in books[0] if books[0][name] is not None}
+    both = {name: Sides(*(totals[f"{name}_{side}"] for side in SIDES)) for name in PER_SIDE}
+    pairs = totals["pairs"]
     exact = policy == "exact" and not both["shed_per_key"].total
     return Report(
         policy=policy,
@@ -73,7 +71,7 @@ def _folded(totals: Mapping[str, Any]) -> Report:
         importance=totals.get("importance"),
         exact_estimate=Estimate(pairs, pairs, pairs) if exact else None,
         recall=Estimate(1.0, 1.0, 1.0) if exact else None,
-        memory_rows=int(totals.get("memory_rows") or 0),
-        memory_bytes=int(totals.get("memory_bytes") or 0),
-        comparisons=int(totals.get("comparisons") or 0),
+        memory_rows=totals["memory_rows"],
+        memory_bytes=totals["memory_bytes"],
+        comparisons=totals["comparisons"],
     )

@@ -1,6 +1,7 @@
 """Run one shard's micro-batch inside Spark's ``transformWithState``."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +16,8 @@ from penstock.spark import cache
 from penstock.spark.books import books_of
 from penstock.spark.packing import unpacked
 from penstock.spark.sharing import Sketch, shares
-from penstock.spark.state import Head, Store, entry_of, play
-from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Task, archived, output
+from penstock.spark.state import Entry, Head, Store, play
+from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Task, archived, output, output_beside
 
 
 class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without types
@@ -36,7 +37,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Join the rows of a micro-batch, write the state, then hand the results over."""
+        """Join the rows of a micro-batch, hand the results over, and write the state."""
         blobs = [blob for part in rows for blob in zip(part["side"], part["rows"], part["data"], strict=True)]
         identity, watermark = int(key[0]), timerValues.getCurrentWatermarkInMs()
         head = self.store.head()
@@ -51,7 +52,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it; rows
         # that carry event time on must be past the one of this micro-batch.
         judge = head.watermark if engine.bound.settings.event_time is None else watermark
-        entry = entry_of(sides[0], sides[1], _bar(judge), self._share(identity, engine.bound, blobs))
+        entry = Entry((sides[0], sides[1]), _bar(judge), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
         beside = {}
         if ARCHIVE in self.task.wanted:
@@ -78,17 +79,20 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             self.store.write(head)
             return iter(())
         engine = self._resumed(head, identity)
-        nothing = [schema.empty_table() for schema in engine.bound.schemas]
-        return self._played(head, identity, engine, entry_of(nothing[0], nothing[1], _bar(watermark), None), {})
+        left, right = engine.bound.schemas
+        nothing = Entry((left.empty_table(), right.empty_table()), _bar(watermark))
+        return self._played(head, identity, engine, nothing, {})
 
     def close(self) -> None:
         """Let go of nothing: what outlives a call is in the cache."""
 
     def _played(
-        self, head: Head, identity: int, engine: Join, entry: dict[str, bytes], beside: dict[int, pa.Table]
+        self, head: Head, identity: int, engine: Join, entry: Entry, beside: dict[int, pa.Table]
     ) -> Iterator[pd.DataFrame]:
-        """Push an entry through the engine, write the state, and return what comes out."""
-        joined = play(engine, entry)
+        """Push an entry through the engine and hand over what comes out, then write the state and the books."""
+        now = _bar(head.watermark) + MILLISECOND
+        for joined in _ahead(play(engine, entry)):
+            yield from _frames(output(engine.bound, joined))
         ledger = engine.ledger()  # before a snapshot is taken: what was handed over is not part of it
         if LEDGER in self.task.wanted:
             shards = pa.array(np.full(ledger.num_rows, self.task.shard(identity), np.int32))
@@ -96,8 +100,9 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         self.store.record(head, entry, engine)
         self.store.commit(head)
         books = books_of(engine.report())
+        rest = output_beside(engine.bound, books, beside, now)
         cache.leave(_name(head, identity), head.stamp, engine)
-        return _frames(output(engine.bound, joined, books, beside, now=_bar(head.watermark) + MILLISECOND))
+        yield from _frames(rest)
 
     def _share(self, identity: int, bound: Bound, blobs: list[tuple[int, int, bytes]]) -> tuple[Any, Any] | None:
         """Return this shard's share of the budget from now on, given what came to all shards."""
@@ -150,6 +155,15 @@ def _bar(watermark: int) -> int:
 
 def _name(head: Head, identity: int) -> str:
     return f"{head.join}-{identity}"
+
+
+def _ahead(items: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield items while the next one is being made: Spark takes rows more slowly than they are joined."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 def _frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:

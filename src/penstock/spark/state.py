@@ -10,19 +10,25 @@ budget and the rows in order.
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.operator import saving
 from penstock.operator.join import Join
+from penstock.operator.settings import SIDES
 from penstock.spark import cache, frames
 from penstock.spark.sharing import Known
 
 SMALL_LOG = 1 << 20  # bytes of log that are not worth a snapshot
 LONG_LOG = 256  # micro-batches after which a snapshot is due
+PORTION = 1 << 14  # rows that are joined at once, before it is known how many pairs they make
+LEAST, MOST = 1 << 12, 1 << 17  # rows that are joined at once
+PAIRS = 1 << 20  # pairs that shall come out at once
 
 
 @dataclass
@@ -74,17 +80,18 @@ class Store:
         pieces = [self._snapshot.getValue((at,)) for at in range(head.snapshot)]
         engine = Join.from_state(frames.from_bytes(_whole(pieces)))
         for entry, count in enumerate(head.log):
-            play(engine, frames.from_bytes(_whole([self._log.getValue((entry, at)) for at in range(count)])))
-            engine.ledger()
+            pieces = [self._log.getValue((entry, at)) for at in range(count)]
+            for _ in play(engine, Entry.from_bytes(_whole(pieces))):
+                engine.ledger()
         return engine
 
-    def record(self, head: Head, entry: dict[str, bytes], engine: Join) -> None:
+    def record(self, head: Head, entry: "Entry", engine: Join) -> None:
         """Write a micro-batch to the log or, if the log would outgrow the snapshot, the engine that took it."""
-        data = frames.to_bytes(entry)
         long = len(head.log) + 1 >= LONG_LOG
-        if long or head.log_bytes + len(data) > max(head.snapshot_bytes, SMALL_LOG):
+        if long or head.log_bytes + entry.nbytes > max(head.snapshot_bytes, SMALL_LOG):
             self.snapshot(head, engine)
             return
+        data = entry.to_bytes()
         pieces = frames.pieces(data)
         for at, piece in enumerate(pieces):
             self._log.updateValue((len(head.log), at), (piece,))
@@ -126,27 +133,56 @@ class Store:
         self._head.update((json.dumps(asdict(head)),))
 
 
-def entry_of(left: pa.Table, right: pa.Table, watermark: int, share: tuple[Any, Any] | None) -> dict[str, bytes]:
-    """Return a micro-batch as a log entry; `share` is the shard's (memory, split) from now on, None: as it was."""
-    entry = {"watermark": str(watermark).encode()}
-    if share is not None:
-        entry["share"] = json.dumps(share).encode()
-    for name, table in (("left", left), ("right", right)):
-        if table.num_rows:
-            entry[name] = saving.to_ipc(table)
-    return entry
+class Entry(NamedTuple):
+    """A micro-batch of a shard, as the log keeps it."""
+
+    sides: tuple[pa.Table, pa.Table]  # in order of time
+    watermark: int
+    share: tuple[Any, Any] | None = None  # the shard's (memory, split) from now on; None: as it was
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes it takes."""
+        return sum(int(rows.nbytes) for rows in self.sides)
+
+    def to_bytes(self) -> bytes:
+        """Return it framed."""
+        rows = {name: saving.to_ipc(table) for name, table in zip(SIDES, self.sides, strict=True)}
+        told = json.dumps({"watermark": self.watermark, "share": self.share})
+        return frames.to_bytes({"told": told.encode(), **rows})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the entry that was framed."""
+        parts = frames.from_bytes(data)
+        left, right = (saving.from_ipc(parts[name]) for name in SIDES)
+        return cls((left, right), **json.loads(parts["told"]))
 
 
-def play(engine: Join, entry: dict[str, bytes]) -> list[pa.Table]:
-    """Push a log entry through an engine and return what comes out."""
-    if "share" in entry:
-        memory, split = json.loads(entry["share"])
-        engine.resize(memory=memory, split=split)
-    joined = [engine.watermark(int(entry["watermark"]))]
-    rows = {name: saving.from_ipc(entry[name]) for name in ("left", "right") if name in entry}
-    if rows:
-        joined.append(engine.push(**rows))
-    return joined
+def play(engine: Join, entry: Entry) -> Iterator[pa.Table]:
+    """Push a micro-batch through an engine, in portions of time, and yield what comes out of each.
+
+    The portions depend on nothing but the engine and the entry, so the log gives the same decisions again. They keep
+    what is under way small, however many pairs a micro-batch makes.
+    """
+    if entry.share is not None:
+        engine.resize(memory=entry.share[0], split=entry.share[1])
+    yield engine.watermark(entry.watermark)
+    bound = engine.bound
+    times = [bound.clock.values(rows[name], "time") for rows, name in zip(entry.sides, bound.time, strict=True)]
+    both = np.sort(np.concatenate(times))
+    done, size = 0, PORTION
+    starts = [0, 0]
+    while done < both.size:
+        until = int(both[done + size]) if done + size < both.size else int(both[-1]) + 1
+        until += until == both[done]  # a moment is not divided
+        ends = [int(np.searchsorted(one, until)) for one in times]
+        left, right = (rows[a:b] for rows, a, b in zip(entry.sides, starts, ends, strict=True))
+        joined = engine.push(left=left, right=right)
+        yield joined
+        starts, came = ends, sum(ends) - done
+        done += came
+        size = min(max(came * PAIRS // max(joined.num_rows, 1), LEAST), MOST)
 
 
 def _whole(pieces: list[Any]) -> bytes:

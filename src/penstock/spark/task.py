@@ -95,40 +95,36 @@ def output_schema(result: pa.Schema) -> pa.Schema:
     return pa.schema([*fields, *(pa.field(name, kind) for name, kind in more)])
 
 
-def output(
-    bound: Bound,
-    joined: list[pa.Table],
-    books: str | None,
-    beside: dict[int, pa.Table] | None = None,
-    *,
-    now: int = 0,
-) -> Iterator[pa.RecordBatch]:
-    """Return joined rows, the books of the shard after them, and rows of other kinds beside them.
+def output(bound: Bound, joined: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Return joined rows as they leave the operator."""
+    rows = joined.num_rows
+    kinds = pa.array(np.full(rows, ROW, np.int32))
+    columns = [*joined.columns, kinds, pa.nulls(rows, pa.string()), pa.nulls(rows, pa.binary())]
+    table = pa.Table.from_arrays(columns, schema=output_schema(bound.schema))
+    yield from table.combine_chunks().to_batches(OUTPUT_ROWS)
 
-    Rows of other kinds have no values but `now`, for Spark, in the column that carries event time.
+
+def output_beside(bound: Bound, books: str, beside: dict[int, pa.Table], now: int = 0) -> Iterator[pa.RecordBatch]:
+    """Return the books of a shard, and rows of other kinds, as they leave the operator after the joined rows.
+
+    They have no values in the result's columns but `now`, for Spark, in the one that carries event time.
     """
-    schema = output_schema(bound.schema)
-    for table in joined:
-        rows = table.num_rows
-        kinds = pa.array(np.full(rows, ROW, np.int32))
-        columns = [*table.columns, kinds, pa.nulls(rows, pa.string()), pa.nulls(rows, pa.binary())]
-        yield from pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches(OUTPUT_ROWS)
-    more: list[tuple[int, str | None, bytes | None]] = [] if books is None else [(BOOK, books, None)]
-    for kind, table in (beside or {}).items():
+    rows: list[tuple[int, str | None, bytes | None]] = [(BOOK, books, None)]
+    for kind, table in beside.items():
         starts = range(0, table.num_rows, OUTPUT_ROWS)
-        more += [(kind, None, saving.to_ipc(table[at : at + OUTPUT_ROWS])) for at in starts]
-    if more:
-        nothing = [
-            pa.array([now] * len(more), field.type)
-            if field.name == bound.settings.event_time
-            else pa.nulls(len(more), field.type)
-            for field in bound.schema
-        ]
-        columns = [
-            pa.array(column, schema.field(name).type)
-            for name, column in zip((KIND, BOOK_COLUMN, DATA), zip(*more, strict=True), strict=True)
-        ]
-        yield pa.record_batch([*nothing, *columns], schema)
+        rows += [(kind, None, saving.to_ipc(table[at : at + OUTPUT_ROWS])) for at in starts]
+    schema = output_schema(bound.schema)
+    nothing = [
+        pa.array([now] * len(rows), field.type)
+        if field.name == bound.settings.event_time
+        else pa.nulls(len(rows), field.type)
+        for field in bound.schema
+    ]
+    columns = [
+        pa.array(column, schema.field(name).type)
+        for name, column in zip((KIND, BOOK_COLUMN, DATA), zip(*rows, strict=True), strict=True)
+    ]
+    yield pa.record_batch([*nothing, *columns], schema)
 
 
 def archive_schema(bound: Bound) -> pa.Schema:
