@@ -14,7 +14,7 @@ from penstock.operator.settings import WATERMARK
 from penstock.spark.packing import FINGERPRINT, PACKED, packed
 from penstock.spark.processor import Processor
 from penstock.spark.shards import shard_ids
-from penstock.spark.task import BOOK_COLUMN, DATA, KIND, LEDGER, ROW, Task
+from penstock.spark.task import BESIDE, BOOK, LEDGER, Task
 
 NEVER_LATE = 1 << 60
 
@@ -60,9 +60,10 @@ class Shard:
         out = self.tester.testInPandas(self.key, frame)
         fired = self.tester._handleExpiredTimers()
         assert len(fired) == 0  # a micro-batch with rows has nothing left for its timers
-        self.books = json.loads(out[BOOK_COLUMN].dropna().iloc[-1])
-        self.ledger += [row for data in out[out[KIND] == LEDGER][DATA] for row in saving.from_ipc(data).to_pylist()]
-        rows = out[out[KIND] == ROW].drop(columns=[KIND, BOOK_COLUMN, DATA])
+        beside = [bytes(data) for data in out[BESIDE].dropna()]
+        self.books = json.loads(next(data[1:] for data in beside if data[0] == BOOK))
+        self.ledger += [row for data in beside if data[0] == LEDGER for row in saving.from_ipc(data[1:]).to_pylist()]
+        rows = out[out[BESIDE].isna()].drop(columns=[BESIDE])
         return sorted(map(str, rows.astype(str).to_dict("records")))
 
     def state(self) -> dict[str, Any]:

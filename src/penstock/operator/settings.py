@@ -202,6 +202,10 @@ class Bound:
             raise WindowError("window", repr(window), "a window must be at least one tick or row long")
         return isinstance(sides[0], Rows), (spans[0], spans[1])
 
+    def needs(self, side: int, name: str) -> bool:
+        """Say whether a row of one side must have this column to be joined: a key, or the time."""
+        return name in self.keys[side] or name == self.time[side]
+
     def plan(self) -> Plan:
         """Return the numbers the kernels work with."""
         per_key = UNLIMITED if self.settings.per_key is None else int(self.settings.per_key)

@@ -24,7 +24,7 @@ def joined(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
     ]
     rows = tagged[0].union(tagged[1]).repartition(task.shards, "shard")
     ordered = rows.sortWithinPartitions("shard", "ts", "side", FINGERPRINT)
-    return ordered.mapInArrow(_runner(bound, task), from_arrow_schema(output_schema(bound.schema)))
+    return ordered.mapInArrow(_runner(bound, task), from_arrow_schema(output_schema(bound)))
 
 
 def _tagged(bound: Bound) -> pa.Schema:

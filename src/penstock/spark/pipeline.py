@@ -13,10 +13,11 @@ from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget
 from penstock.spark import backtest, packing, session
 from penstock.spark.books import BETWEEN, OBSERVED
 from penstock.spark.processor import Processor
-from penstock.spark.task import BOOK_COLUMN, KIND, MILLISECOND, ROW, Task, output_schema
+from penstock.spark.task import BESIDE, BOOK, MILLISECOND, Task, output_schema
 
 DELAY = "spark.watermarkDelayMs"  # what withWatermark leaves in a column's metadata
 MADE_OF = "_penstock_made_of"  # what a joined DataFrame was made of, for ``penstock.write``
+MANY = (1 << 31) - 1
 _numbers = itertools.count(1)
 
 
@@ -34,7 +35,13 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
 
 def rows_of(raw: Any, bound: Bound) -> Any:
     """Return the joined rows among what leaves the operator."""
-    return raw.where(F.col(KIND) == ROW).select(*map(column, bound.schema.names))
+    return raw.where(F.col(BESIDE).isNull()).select(*map(column, bound.schema.names))
+
+
+def beside(kind: int) -> Any:
+    """Return the column of the bytes of one kind that leave beside the rows; null elsewhere."""
+    data = F.col(BESIDE)
+    return F.when(F.substring(data, 1, 1) == F.lit(bytearray([kind])), F.substring(data, 2, MANY))
 
 
 def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] = frozenset()) -> tuple[Any, Bound]:
@@ -61,7 +68,8 @@ def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] =
     frames = (_fingerprinted(left), _fingerprinted(right))
     raw = _streamed(frames, bound, task) if streaming[0] else backtest.joined(frames, bound, task)
     name = f"{OBSERVED}_{next(_numbers)}"
-    books = F.concat_ws(BETWEEN, F.collect_list(BOOK_COLUMN))  # one aggregate: Spark looks at every row for each
+    # One aggregate and no more: Spark asks each of them about every row.
+    books = F.concat_ws(BETWEEN, F.collect_list(beside(BOOK).cast("string")))
     policy = "exact" if bound.unit == "none" else str(settings.chosen)
     return raw.observe(name, F.lit(policy).alias("policy"), books.alias("books")), bound
 
@@ -173,7 +181,7 @@ def _streamed(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
         .groupBy("shard")
         .transformWithStateInPandas(
             Processor(task),
-            outputStructType=from_arrow_schema(output_schema(bound.schema)),
+            outputStructType=from_arrow_schema(output_schema(bound)),
             outputMode="Append",
             timeMode="EventTime",
             eventTimeColumnName=bound.settings.event_time or "",

@@ -16,10 +16,8 @@ from penstock.spark.shards import shard_ids
 from penstock.spark.sharing import Pools
 from penstock.streams.times import Rows
 
-KIND = "__penstock_kind"  # of an output row: a joined one, the books of a shard, or rows of its ledger or archive
-ROW, BOOK, LEDGER, ARCHIVE = 0, 1, 2, 3
-BOOK_COLUMN = "__penstock_books"
-DATA = "__penstock_data"  # rows of ledger or archive, as Arrow IPC: nested columns leave Python slowly
+BESIDE = "__penstock_beside"  # null in joined rows; else a byte that says what it is, and its bytes:
+BOOK, LEDGER, ARCHIVE = 1, 2, 3  # the books of a shard, or rows as Arrow IPC: nested columns leave Python slowly
 MILLISECOND = 1000  # in Spark's ticks, which are microseconds
 OUTPUT_ROWS = 1 << 18  # rows handed to Spark at once
 
@@ -88,43 +86,47 @@ class Task:
         return Join(schemas=self.schemas, ledger=self.ledger, **self.arguments_of(shard))
 
 
-def output_schema(result: pa.Schema) -> pa.Schema:
-    """Return the columns that leave the operator: the result's, the kind of row, and those of the other kinds."""
-    fields = [pa.field(field.name, field.type) for field in result]  # rows of other kinds have nulls in all of them
-    more = [(KIND, pa.int32()), (BOOK_COLUMN, pa.string()), (DATA, pa.binary())]
-    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in more)])
+def output_schema(bound: Bound) -> pa.Schema:
+    """Return the columns that leave the operator: the result's, and one for what leaves beside the rows.
+
+    Keys, times and what is reckoned from them are never null, and said not to be where that saves Spark a look.
+    """
+    certain = [
+        bound.schema.field(at).name for at, (_, side, name) in enumerate(bound.layout) if bound.needs(side, name)
+    ]
+    certain += bound.schema.names[len(bound.layout) :]
+    fields = [
+        pa.field(field.name, field.type, nullable=field.name not in certain or not _is_number(field.type))
+        for field in bound.schema
+    ]
+    return pa.schema([*fields, pa.field(BESIDE, pa.binary())])
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind))
 
 
 def output(bound: Bound, joined: pa.Table) -> Iterator[pa.RecordBatch]:
     """Return joined rows as they leave the operator."""
-    rows = joined.num_rows
-    kinds = pa.array(np.full(rows, ROW, np.int32))
-    columns = [*joined.columns, kinds, pa.nulls(rows, pa.string()), pa.nulls(rows, pa.binary())]
-    table = pa.Table.from_arrays(columns, schema=output_schema(bound.schema))
+    columns = [*joined.columns, pa.nulls(joined.num_rows, pa.binary())]
+    table = pa.Table.from_arrays(columns, schema=output_schema(bound))
     yield from table.combine_chunks().to_batches(OUTPUT_ROWS)
 
 
 def output_beside(bound: Bound, books: str, beside: dict[int, pa.Table], now: int = 0) -> Iterator[pa.RecordBatch]:
-    """Return the books of a shard, and rows of other kinds, as they leave the operator after the joined rows.
+    """Return the books of a shard, and rows of ledger and archive, as they leave the operator.
 
     They have no values in the result's columns but `now`, for Spark, in the one that carries event time.
     """
-    rows: list[tuple[int, str | None, bytes | None]] = [(BOOK, books, None)]
+    blobs = [bytes([BOOK]) + books.encode()]
     for kind, table in beside.items():
         starts = range(0, table.num_rows, OUTPUT_ROWS)
-        rows += [(kind, None, saving.to_ipc(table[at : at + OUTPUT_ROWS])) for at in starts]
-    schema = output_schema(bound.schema)
-    nothing = [
-        pa.array([now] * len(rows), field.type)
-        if field.name == bound.settings.event_time
-        else pa.nulls(len(rows), field.type)
-        for field in bound.schema
-    ]
-    columns = [
-        pa.array(column, schema.field(name).type)
-        for name, column in zip((KIND, BOOK_COLUMN, DATA), zip(*rows, strict=True), strict=True)
-    ]
-    yield pa.record_batch([*nothing, *columns], schema)
+        blobs += [bytes([kind]) + saving.to_ipc(table[at : at + OUTPUT_ROWS]) for at in starts]
+    schema = output_schema(bound)
+    fillings = {field.name: None if field.nullable else 0 for field in schema}
+    fillings[str(bound.settings.event_time)] = now
+    nothing = [pa.array([fillings[field.name]] * len(blobs), field.type) for field in bound.schema]
+    yield pa.record_batch([*nothing, pa.array(blobs, pa.binary())], schema)
 
 
 def archive_schema(bound: Bound) -> pa.Schema:
@@ -155,7 +157,7 @@ def unpacked(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for blob in batch.column(DATA):
+            for blob in batch.column(0):
                 yield from saving.from_ipc(blob.as_py()).cast(schema).to_batches()
 
     return unpack

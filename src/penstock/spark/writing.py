@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import InputError
 from penstock.operator.join import ledger_schema
 from penstock.spark import pipeline
-from penstock.spark.task import ARCHIVE, DATA, KIND, LEDGER, archive_schema, unpacked
+from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, unpacked
 
 BATCH = "batch"  # the outputs' partition column: a micro-batch that is run again takes its own place
 
@@ -48,9 +47,11 @@ def write(
 
 
 def _rows_of_kind(kind: int, schema: pa.Schema) -> Callable[[Any], Any]:
-    return lambda batch: (
-        batch.where(F.col(KIND) == kind).select(DATA).mapInArrow(unpacked(schema), from_arrow_schema(schema))
-    )
+    def rows(batch: Any) -> Any:
+        blobs = batch.select(pipeline.beside(kind).alias("blob")).where("blob is not null")
+        return blobs.mapInArrow(unpacked(schema), from_arrow_schema(schema))
+
+    return rows
 
 
 def _trigger(trigger: Any) -> dict[str, Any]:
