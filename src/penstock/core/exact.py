@@ -2,13 +2,13 @@
 
 Each side is a ring of its rows in order of arrival. There are three ways through a batch, with the same pairs:
 
-- *chains*, for windows in time: a row names the next older one of its hash bucket, and a walk along that chain ends
-  at the first row too old. What expires is simply overwritten: nothing is unlinked. The sides need no common order:
-  the right rows of a batch meet the left rows from before it, and then its left rows meet all right rows.
-  O(1 + matches) per row, whatever the window.
+- *chains*, for windows in time: a row names the one that came before it to its hash bucket, and a walk along that
+  chain ends at the first row too old, by more than rows come behind newer ones. What expires is simply overwritten:
+  nothing is unlinked. The sides need no common order: the right rows of a batch meet the left rows from before it,
+  and then its left rows meet all right rows. O(1 + matches) per row in order, whatever the window.
 - *grouped*, for windows in time: the rows of window and batch are sorted by key, so that the partners of a row lie
-  side by side and are copied in one go. O(window + batch + matches) per batch: the way for windows smaller than a
-  batch.
+  side by side and are copied in one go. O(window + batch + matches) per batch of rows in order: the way for windows
+  smaller than a batch, and for larger ones if there are many matches.
 - *merged*, for windows in rows: chains too, but row by row in order of arrival, since each row moves the windows on.
 """
 
@@ -36,13 +36,14 @@ from penstock.core.step import (
 from penstock.core.windows import NO_TICK, Ints, Words
 
 NEXT, LOW = 0, 1
+MOST, UNTIL, NEWEST = 0, 1, 2
 TAKEN, FOUND, COMPARED = 0, 2, 3  # entries of `done`: rows taken, one per side if not merged; pairs; comparisons
 CODE, OLDER = 0, 1
 BUCKETS = 4  # hash buckets per place in a ring
 FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 16
 LAST_NUMBER = 1 << 30
-SMALL_WINDOW = 4  # a batch so many times larger than the windows is grouped
+SMALL_WINDOW = 4  # a batch so many times larger than the windows is grouped, or one with as many more matches
 LAST_ROW = np.iinfo(np.int64).max
 AHEAD = 12  # rows between asking for a bucket, asking for the row it names, and using both
 
@@ -80,6 +81,8 @@ class Rings(NamedTuple):
     row: Ints  # (side, place % room)
     pos: Ints  # (side, place % room)
     ends: Ints  # (side, [NEXT, LOW]): place of the next row to come, and of the oldest not expired
+    behind: Ints  # (side, [MOST, UNTIL, NEWEST]): how far rows came behind newer ones, the place of the first that
+    # did not, and the newest timestamp
     tick: Ints  # [newest tick]
 
 
@@ -116,6 +119,7 @@ def empty(room: int) -> Rings:
         np.empty((2, room), np.int64),
         np.empty((2, room), np.int64),
         np.zeros((2, 2), np.int64),
+        np.array([[0, 0, NO_TICK]] * 2),
         np.full(1, NO_TICK),
     )
 
@@ -169,6 +173,7 @@ def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done:
     mask = rings.row.shape[1] - 1
     mine, theirs = pairs[side], pairs[other]
     older, newer = plan.span[other], plan.span[side]
+    too_old = older + rings.behind[other, MOST]
     low, enter = rings.ends[other, LOW], rings.ends[side, NEXT]
     n, compared = done[FOUND], done[COMPARED]
     own, own_row, own_pos = rings.nodes[side], rings.row[side], rings.pos[side]
@@ -185,8 +190,8 @@ def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done:
             compared += 1
             if nodes[spot, CODE] == code:
                 age = now - rings.pos[other, spot]
-                if age >= older and not plan.patient:
-                    break  # and so is everyone further along the chain
+                if age >= too_old:
+                    break  # and everyone further along the chain is older than the window
                 if age < older and -age < newer:
                     if n == mine.size:
                         why = PAIRS_FULL
@@ -274,12 +279,11 @@ def group(room: Room, code: int) -> int:
 
 
 @part
-def sort_side(rings: Rings, rows: Arrivals, side: int, room: Room) -> None:
+def sort_side(rings: Rings, low: int, rows: Arrivals, side: int, room: Room) -> None:
     """Sort the rows of one side in window and batch by key, keeping their order within a key (a counting sort)."""
     member, start = room.member, room.start[side]
     mask = rings.row.shape[1] - 1
-    low, end = rings.ends[side, LOW], rings.ends[side, NEXT]
-    held = end - low
+    held = rings.ends[side, NEXT] - low
     start[:] = 0
     for n in range(held):
         member[n] = group(room, rings.nodes[side, (low + n) & mask, CODE])
@@ -307,14 +311,14 @@ def sort_side(rings: Rings, rows: Arrivals, side: int, room: Room) -> None:
 
 
 @kernel
-def sort_both(rings: Rings, left: Arrivals, right: Arrivals, room: Room) -> int:
-    """Sort windows and batch by key; returns how many keys the left has: they come first."""
+def sort_both(rings: Rings, low: tuple[int, int], left: Arrivals, right: Arrivals, room: Room) -> int:
+    """Sort the rows held from these places on and the batch by key; returns how many keys the left has: the first."""
     rings, left, right, room = borrowed(rings), borrowed(left), borrowed(right), borrowed(room)
     room.table[:] = -1
     room.found[0] = 0
-    sort_side(rings, left, 0, room)
+    sort_side(rings, low[0], left, 0, room)
     on_left = room.found[0]
-    sort_side(rings, right, 1, room)
+    sort_side(rings, low[1], right, 1, room)
     return on_left
 
 
@@ -378,8 +382,8 @@ def refill(rings: Rings, old: Rings) -> None:
 
 
 @part
-def skip(rings: Rings, side: int, oldest: int, counts: Ints) -> None:
-    """Let go of the rows that count from `oldest` or before, many at once: rows are in order of time."""
+def first_after(rings: Rings, side: int, oldest: int) -> int:
+    """Return the place of the first row that counts from after `oldest`: rows are in order of time."""
     mask = rings.row.shape[1] - 1
     low, high = rings.ends[side, LOW], rings.ends[side, NEXT]
     while low < high:
@@ -388,16 +392,14 @@ def skip(rings: Rings, side: int, oldest: int, counts: Ints) -> None:
             low = middle + 1
         else:
             high = middle
-    counts[EXPIRED + side] += low - rings.ends[side, LOW]
-    rings.ends[side, LOW] = low
+    return wide(low)
 
 
 @kernel
-def expire_both(rings: Rings, plan: Plan, left: int, right: int, counts: Ints) -> None:
-    """Let go of the rows of each side that are out of the window at its clock. O(log rows)."""
-    rings, plan, counts = borrowed(rings), borrowed(plan), borrowed(counts)
-    skip(rings, 0, left - plan.span[0], counts)
-    skip(rings, 1, right - plan.span[1], counts)
+def in_reach(rings: Rings, plan: Plan, left: int, right: int) -> tuple[int, int]:
+    """Return the places of the first rows of each side that are in the window at its clock. O(log rows)."""
+    rings, plan = borrowed(rings), borrowed(plan)
+    return first_after(rings, 0, left - plan.span[0]), first_after(rings, 1, right - plan.span[1])
 
 
 @kernel
@@ -446,7 +448,7 @@ class ExactJoin:
             step_merged(self.rings, self.plan, NO_ROWS, NO_INTS, self.counts, self._pairs, np.zeros(4, np.int64))
         else:
             step_sides(self.rings, self.plan, NOBODY, NOBODY, self._pairs, np.zeros(4, np.int64))
-            self._join_grouped(NOBODY, NOBODY)
+            self._join_grouped(in_reach(self.rings, self.plan, 0, 0), NOBODY, NOBODY)
 
     def push(self, batch: Batch, code: Ints, into: Ints | None = None) -> tuple[Ints, Ints]:
         """Take a batch and return the row numbers of its pairs, left and right, as good until the next call.
@@ -476,14 +478,31 @@ class ExactJoin:
         arrived = left.pos.size, right.pos.size
         if not any(arrived):
             return self._pairs[0, :0], self._pairs[1, :0]
+        first = min(int(rows.pos.min()) for rows in (left, right) if rows.pos.size)
         tick = max(int(rows.pos.max()) for rows in (left, right) if rows.pos.size)
-        if self.plan.patient:
-            done = self._push_patient(left, right)
-        elif SMALL_WINDOW * (self.live(0) + self.live(1)) <= sum(arrived):
-            done = self._push_grouped(left, right, tick)
+        self._note(left, right)
+        ordered = not self.rings.behind[:, MOST].any()
+        low = in_reach(self.rings, self.plan, first, first)
+        held = int(self.rings.ends[:, NEXT].sum() - sum(low))
+        matches = max(self.counts[PAIRS] / max(self.counts[ARRIVED : ARRIVED + 2].sum(), 1), 1)
+        if ordered and SMALL_WINDOW * held <= sum(arrived) * matches:
+            done = self._push_grouped(low, left, right, tick)
         else:
-            done = self._push_chained(left, right)
+            done = self._push_chained(left, right, held)
         return self._settled(arrived, done, tick, (tick, tick))
+
+    def _note(self, left: Arrivals, right: Arrivals) -> None:
+        """Note how far rows come behind newer ones of their side, as long as one of those is held."""
+        for ends, behind, rows in zip(self.rings.ends, self.rings.behind, (left, right), strict=True):
+            if ends[LOW] >= behind[UNTIL]:
+                behind[MOST] = 0
+            if rows.pos.size:
+                newest = np.maximum.accumulate(np.maximum(rows.pos, behind[NEWEST]))
+                late = np.flatnonzero(newest > rows.pos)
+                if late.size:
+                    behind[MOST] = max(behind[MOST], int((newest - rows.pos).max()))
+                    behind[UNTIL] = ends[NEXT] + late[-1]
+                behind[NEWEST] = newest[-1]
 
     def _settled(
         self, arrived: Ints | Sequence[int], done: Ints, tick: int, clock: Ints | Sequence[int]
@@ -498,11 +517,11 @@ class ExactJoin:
         self._expire(*clock)
         return self._pairs[0, :pairs], self._pairs[1, :pairs]
 
-    def _push_grouped(self, left: Arrivals, right: Arrivals, tick: int) -> Ints:
-        pairs = self._join_grouped(left, right)
+    def _push_grouped(self, low: tuple[int, int], left: Arrivals, right: Arrivals, tick: int) -> Ints:
+        pairs = self._join_grouped(low, left, right)
         self._expire(tick, tick)
         stale = [
-            int(np.searchsorted(rows.pos, tick - span, side="right"))
+            0 if self.plan.patient else int(np.searchsorted(rows.pos, tick - span, side="right"))
             for rows, span in zip((left, right), self.plan.span, strict=True)
         ]
         self.counts[EXPIRED : EXPIRED + 2] += stale
@@ -512,38 +531,30 @@ class ExactJoin:
         self._chained = False
         return np.array([0, 0, pairs, pairs])
 
-    def _join_grouped(self, left: Arrivals, right: Arrivals) -> int:
-        rows = self.live(0) + self.live(1) + left.pos.size + right.pos.size
+    def _join_grouped(self, low: tuple[int, int], left: Arrivals, right: Arrivals) -> int:
+        rows = int(self.rings.ends[:, NEXT].sum() - sum(low)) + left.pos.size + right.pos.size
         if not rows <= self._room.member.size <= FIRST_ROOM + 4 * rows:  # too large is slow too: it is wiped
             self._room = room_for(rows)
         room = self._room
-        on_left = sort_both(self.rings, left, right, room)
+        on_left = sort_both(self.rings, low, left, right, room)
         new = [int(rows.row[0]) if rows.row.size else LAST_ROW for rows in (left, right)]
         while (pairs := join_sorted(room, self.plan, on_left, new[0], new[1], self._pairs)) < 0:
             self._roomier(0)
         return pairs
 
-    def _push_chained(self, left: Arrivals, right: Arrivals) -> Ints:
+    def _push_chained(self, left: Arrivals, right: Arrivals, held: int) -> Ints:
         done = np.zeros(4, np.int64)
-        for mine, theirs in pieces(left, right, max(self.live(0), self.live(1), FIRST_ROOM)):
+        in_order = all((np.diff(rows.pos) >= 0).all() for rows in (left, right))
+        for mine, theirs in pieces(left, right, max(held, FIRST_ROOM) if in_order else left.pos.size):
             clock = min(int(rows.pos[0]) for rows in (mine, theirs) if rows.pos.size)
             self._expire(clock, clock)
-            self._meet(mine, theirs, done)
+            self._reserve(mine.pos.size, theirs.pos.size)
+            if not self._chained:
+                self._lay_out(self.rings.row.shape[1])
+            done[TAKEN : TAKEN + 2] = 0
+            while step_sides(self.rings, self.plan, mine, theirs, self._pairs, done) == PAIRS_FULL:
+                self._roomier(done[FOUND])
         return done
-
-    def _push_patient(self, left: Arrivals, right: Arrivals) -> Ints:
-        """Take rows that may be older than those held: chains are walked to their end."""
-        done = np.zeros(4, np.int64)
-        self._meet(left, right, done)
-        return done
-
-    def _meet(self, left: Arrivals, right: Arrivals, done: Ints) -> None:
-        self._reserve(left.pos.size, right.pos.size)
-        if not self._chained:
-            self._lay_out(self.rings.row.shape[1])
-        done[TAKEN : TAKEN + 2] = 0
-        while step_sides(self.rings, self.plan, left, right, self._pairs, done) == PAIRS_FULL:
-            self._roomier(done[FOUND])
 
     def _roomier(self, pairs: int) -> None:
         """Make more room for pairs, keeping the first so many."""
@@ -555,7 +566,9 @@ class ExactJoin:
         """Let go of what is too old at these clocks."""
         if self.plan.patient and not self.plan.by_rows:
             return
-        expire_both(self.rings, self.plan, left, right, self.counts)
+        low = np.array(in_reach(self.rings, self.plan, left, right))
+        self.counts[EXPIRED : EXPIRED + 2] += low - self.rings.ends[:, LOW]
+        self.rings.ends[:, LOW] = low
 
     @property
     def tick(self) -> int | None:
@@ -595,6 +608,8 @@ class ExactJoin:
         """Enter the live rows into fresh rings."""
         old, self.rings = self.rings, empty(room)
         self.rings.tick[0] = old.tick[0]
+        self.rings.behind[:] = old.behind
+        self.rings.behind[:, UNTIL] -= old.ends[:, LOW]  # places begin anew
         refill(self.rings, old)
         self._chained = True
 
@@ -629,6 +644,7 @@ class ExactJoin:
         if code.size:
             sides = apart(rows, code)
             self._reserve(*(side.row.size for side in sides))
+            self._note(*sides)
             for side, mine in enumerate(sides):
                 append_rows(self.rings, mine, side)
             self._lay_out(self.rings.row.shape[1])

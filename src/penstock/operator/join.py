@@ -21,7 +21,7 @@ from penstock.quality.books import Estimate, Report, Sides
 from penstock.streams.intake import NO_INTS, NO_LATE, Intake, Ready, Waiting
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 2  # of the saved state
+VERSION = 3  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "min": np.minimum,
