@@ -1,6 +1,7 @@
 """What a watermark makes late, what it lets go of, and that the ledger accounts for every pair that is missing."""
 
 from collections import Counter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from penstock.errors import InputError
 SPAN, KEYS = 12, 5
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
 Pairs = Counter[tuple[int, int]]
+SIDES = (attrgetter("left"), attrgetter("right"))
 
 
 class Push(NamedTuple):
@@ -76,6 +78,21 @@ def test_exact_is_everything_not_behind_the_watermark(seed: int, disorder: int) 
     assert report.shed["late"].total == ledger.num_rows == 2 * 8 * 25 - len(lefts) - len(rights)
     assert (ledger.num_rows > 0) == (disorder == 60)
     assert report.live.total < len(lefts) + len(rights)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rows", [3, 25, 400])
+def test_exact_in_whatever_order_rows_come(seed: int, rows: int) -> None:
+    """Some pushes in order of time and some not, of few rows and of more than the window holds."""
+    trace = pushes(seed, disorder=12, rows=rows)
+    rng = np.random.default_rng(seed)
+    for push in trace[:4]:
+        rng.shuffle(push.left)
+        rng.shuffle(push.right)
+    found, _, op = run(trace, lateness="watermark")
+    lefts, rights = ([row for push in trace for row in side(push) if row[0] >= push.watermark] for side in SIDES)
+    assert found == meeting(lefts, rights)
+    assert op.report().balanced
 
 
 @pytest.mark.parametrize("policy", ["prob", "life", "oldest"])

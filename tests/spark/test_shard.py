@@ -254,6 +254,38 @@ def test_snapshots_take_the_place_of_the_log(monkeypatch: pytest.MonkeyPatch, sm
     assert 0 in logs
 
 
+@pytest.mark.parametrize("arguments", [{}, BOUNDED, {**BOUNDED, "policy": "rand"}], ids=["exact", "prob", "rand"])
+def test_portions_of_a_micro_batch_change_nothing(monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]) -> None:
+    """Nor does rebuilding the engine from the log, which has whole micro-batches."""
+    wanted = undisturbed(**arguments)
+    monkeypatch.setattr(state, "PORTION", 7)
+    monkeypatch.setattr(state, "LEAST", 2)
+    monkeypatch.setattr(state, "MOST", 11)
+    monkeypatch.setattr(state, "PAIRS", 5)
+    assert undisturbed(**arguments) == wanted
+    shard = Shard(task_of(SCHEMAS, **arguments))
+    assert played(shard, range(BATCHES), lambda: lost(cache.folder())) == wanted
+
+
+def test_moments_are_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a moment has more rows than a portion; every row is joined once."""
+    monkeypatch.setattr(state, "PORTION", 2)
+    monkeypatch.setattr(state, "LEAST", 1)
+    monkeypatch.setattr(state, "PAIRS", 1)
+    seconds = [[1, 1, 1, 1, 2, 5, 5], [0, 1, 1, 5, 5, 5, 5, 9]]
+    left, right = (
+        pa.table({"ts": pa.array([one * 10**6 for one in side], pa.timestamp("us", "UTC")), "k": [0] * len(side)})
+        for side in seconds
+    )
+    engine = pen.Join(
+        on="k", time="ts", window="3 seconds", lateness="watermark", schemas=(left.schema, right.schema)
+    )
+    tables = list(state.play(engine, state.Entry((left, right), 0)))
+    assert sum(table.num_rows for table in tables) == sum(abs(a - b) < 3 for a in seconds[0] for b in seconds[1])
+    assert [engine.arrived[0], engine.arrived[1]] == [7, 8]
+    assert 4 < len(tables) <= 6
+
+
 def test_a_micro_batch_run_again_gives_the_same_rows() -> None:
     """In whatever order its blobs and their rows come."""
     shard = Shard(task_of(SCHEMAS, policy="rand", memory=20, seed=3))

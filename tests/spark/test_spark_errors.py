@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 import penstock as pen
 from penstock.errors import BudgetError, ColumnError, InputError, SessionError, TimeError
 from penstock.spark.session import PROVIDER
-from streaming import read_stream, run_to_end, ticking, write_batches
+from streaming import counted, read_stream, run_to_end, ticking, write_batches
 
 COMMON: dict[str, Any] = {"on": "k", "time": "ts", "window": "30 seconds"}
 TABLE = ticking(1, 40)
@@ -109,10 +109,29 @@ def test_wrong_arguments_are_refused_at_once(
         assert said in str(caught.value)
 
 
-def test_complete_output_is_refused(stream: Any, tmp_path: Path) -> None:
-    writer = pen.join(stream, stream, **COMMON).writeStream.format("memory").queryName("complete")
-    with pytest.raises(AnalysisException, match="Invalid streaming output mode: complete"):
-        writer.outputMode("complete").option("checkpointLocation", str(tmp_path)).start()
+def test_output_modes(spark: Any, stream: Any, batch: Any, tmp_path: Path) -> None:
+    """Rows come once and for all, whatever the mode; an aggregation over them may give its whole answer each time."""
+    wanted = pen.join(batch, batch, **COMMON)
+    joined = pen.join(stream, stream, **COMMON)
+    for mode, frame, rows in (
+        ("update", joined, wanted),
+        ("complete", joined.groupBy("k").count(), wanted.groupBy("k").count()),
+    ):
+        writer = frame.writeStream.format("memory").queryName(mode).outputMode(mode)
+        writer.option("checkpointLocation", str(tmp_path / mode)).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+        assert counted(spark.table(mode)) == counted(rows)
+        assert rows.count() > 0
+
+
+def test_complete_output_without_an_aggregation_is_refused(stream: Any, tmp_path: Path) -> None:
+    """By Spark itself, before anything runs."""
+    writer = pen.join(stream, stream, **COMMON).writeStream.format("memory").queryName("refused")
+    with pytest.raises(AnalysisException, match="Invalid streaming output mode: complete") as caught:
+        writer.outputMode("complete").option("checkpointLocation", str(tmp_path / "cp")).start()
+    assert caught.value.getCondition() == "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
+    assert not list((tmp_path / "cp").glob("offsets/*"))
 
 
 @pytest.mark.parametrize("value", ["parse_json('1')", "array(parse_json('1'))", "interval '1' month"])
