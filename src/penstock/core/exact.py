@@ -44,7 +44,7 @@ FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 16
 LAST_NUMBER = 1 << 30
 SMALL_WINDOW = 4  # a batch so many times larger than the windows is grouped, or one with as many more matches
-LAST_ROW = np.iinfo(np.int64).max
+LAST_ROW = LAST_TICK = np.iinfo(np.int64).max
 AHEAD = 12  # rows between asking for a bucket, asking for the row it names, and using both
 
 
@@ -403,6 +403,32 @@ def in_reach(rings: Rings, plan: Plan, left: int, right: int) -> tuple[int, int]
 
 
 @kernel
+def survey(rings: Rings, left: Arrivals, right: Arrivals) -> tuple[int, int, bool]:
+    """Note how far rows come behind newer ones of their side, as long as one of those is held.
+
+    Returns the first and the last moment of a batch, and whether each side is in order of time. O(rows).
+    """
+    rings, left, right = borrowed(rings), borrowed(left), borrowed(right)
+    first, last, in_order = LAST_TICK, NO_TICK, True
+    for side in range(2):
+        pos = left.pos if side == 0 else right.pos
+        ends, behind = rings.ends[side], rings.behind[side]
+        if ends[LOW] >= behind[UNTIL]:
+            behind[MOST] = 0
+        newest, before = behind[NEWEST], NO_TICK
+        for i in range(pos.size):
+            now = pos[i]
+            if now < newest:
+                behind[MOST] = max(behind[MOST], newest - now)
+                behind[UNTIL] = ends[NEXT] + i
+            newest = max(newest, now)
+            in_order &= now >= before
+            first, last, before = min(first, now), max(last, now), now
+        behind[NEWEST] = newest
+    return wide(first), wide(last), in_order
+
+
+@kernel
 def expire_before(rings: Rings, plan: Plan, watermark: int, counts: Ints) -> None:
     """Let go of the rows that meet nobody from the watermark on, in order of arrival, up to the first that does."""
     rings, plan, counts = borrowed(rings), borrowed(plan), borrowed(counts)
@@ -478,9 +504,7 @@ class ExactJoin:
         arrived = left.pos.size, right.pos.size
         if not any(arrived):
             return self._pairs[0, :0], self._pairs[1, :0]
-        first = min(int(rows.pos.min()) for rows in (left, right) if rows.pos.size)
-        tick = max(int(rows.pos.max()) for rows in (left, right) if rows.pos.size)
-        self._note(left, right)
+        first, tick, in_order = survey(self.rings, left, right)
         ordered = not self.rings.behind[:, MOST].any()
         low = in_reach(self.rings, self.plan, first, first)
         held = int(self.rings.ends[:, NEXT].sum() - sum(low))
@@ -488,21 +512,8 @@ class ExactJoin:
         if ordered and SMALL_WINDOW * held <= sum(arrived) * matches:
             done = self._push_grouped(low, left, right, tick)
         else:
-            done = self._push_chained(left, right, held)
+            done = self._push_chained(left, right, max(held, FIRST_ROOM) if in_order else left.pos.size)
         return self._settled(arrived, done, tick, (tick, tick))
-
-    def _note(self, left: Arrivals, right: Arrivals) -> None:
-        """Note how far rows come behind newer ones of their side, as long as one of those is held."""
-        for ends, behind, rows in zip(self.rings.ends, self.rings.behind, (left, right), strict=True):
-            if ends[LOW] >= behind[UNTIL]:
-                behind[MOST] = 0
-            if rows.pos.size:
-                newest = np.maximum.accumulate(np.maximum(rows.pos, behind[NEWEST]))
-                late = np.flatnonzero(newest > rows.pos)
-                if late.size:
-                    behind[MOST] = max(behind[MOST], int((newest - rows.pos).max()))
-                    behind[UNTIL] = ends[NEXT] + late[-1]
-                behind[NEWEST] = newest[-1]
 
     def _settled(
         self, arrived: Ints | Sequence[int], done: Ints, tick: int, clock: Ints | Sequence[int]
@@ -542,10 +553,9 @@ class ExactJoin:
             self._roomier(0)
         return pairs
 
-    def _push_chained(self, left: Arrivals, right: Arrivals, held: int) -> Ints:
+    def _push_chained(self, left: Arrivals, right: Arrivals, most: int) -> Ints:
         done = np.zeros(4, np.int64)
-        in_order = all((np.diff(rows.pos) >= 0).all() for rows in (left, right))
-        for mine, theirs in pieces(left, right, max(held, FIRST_ROOM) if in_order else left.pos.size):
+        for mine, theirs in pieces(left, right, most):
             clock = min(int(rows.pos[0]) for rows in (mine, theirs) if rows.pos.size)
             self._expire(clock, clock)
             self._reserve(mine.pos.size, theirs.pos.size)
@@ -644,7 +654,7 @@ class ExactJoin:
         if code.size:
             sides = apart(rows, code)
             self._reserve(*(side.row.size for side in sides))
-            self._note(*sides)
+            survey(self.rings, *sides)
             for side, mine in enumerate(sides):
                 append_rows(self.rings, mine, side)
             self._lay_out(self.rings.row.shape[1])

@@ -27,7 +27,7 @@ from penstock.spark.sharing import Known
 SMALL_LOG = 1 << 20  # bytes of log that are not worth a snapshot
 LONG_LOG = 256  # micro-batches after which a snapshot is due
 PORTION = 1 << 14  # rows that are joined at once, before it is known how many pairs they make
-LEAST, MOST = 1 << 12, 1 << 17  # rows that are joined at once
+LEAST, MOST = 1 << 12, 1 << 15  # rows that are joined at once: more make tables larger than caches
 PAIRS = 1 << 20  # pairs that shall come out at once
 
 
