@@ -13,6 +13,7 @@ from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
 from penstock.operator.join import Join, as_table, settings_of
 from penstock.operator.relations import Truncated
+from penstock.operator.settings import on_keys, pair, positive
 from penstock.planner import plan as planning
 from penstock.planner import statistics
 from penstock.planner.plan import Plan
@@ -21,6 +22,7 @@ from penstock.policies import registry
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
+from penstock.streams.sets import Condition
 from penstock.streams.times import Every, Rows
 
 
@@ -52,7 +54,8 @@ def join(  # noqa: PLR0913 - the one front door
     Parameters:
         left, right: Arrow tables or pandas DataFrames, each in order of time; or Spark DataFrames, both
             streaming (with a watermark on the time column) or both not.
-        on: a column, a list of columns, ("left", "right"), or a list of such pairs. Null keys join nothing.
+        on: a column, a list of columns, ("left", "right"), or a list of such pairs. Null keys join nothing. Or a
+            condition: ``pen.overlap``, ``set_equal``, ``contains``, ``contained_in``, ``inner_product``, ``band``.
         time: the event-time column, or ("left", "right"); integers are ticks, timestamps are timestamps.
         window: a span ("10 minutes"), ``pen.rows(400)``, a number of ticks, or a pair (left, right). Half-open:
             the older row must be less than its side's span old.
@@ -93,7 +96,7 @@ def join(  # noqa: PLR0913 - the one front door
     del arguments["left"], arguments["right"]
     settings = settings_of(arguments)
     if _is_spark(left) or _is_spark(right):
-        return _on_spark().join(left, right, settings)
+        return _on_spark().join(left, right, on_keys(settings))
     return pump.run(left, right, settings, ledger="off").table
 
 
@@ -103,7 +106,7 @@ def joining(right: Any, **arguments: Any) -> Callable[[Any], Any]:
     Parameters:
         right, arguments: as for ``penstock.join``.
     """
-    settings = settings_of(arguments)
+    settings = on_keys(settings_of(arguments))
     return lambda left: _on_spark().join(left, right, settings)
 
 
@@ -254,7 +257,7 @@ def compare(  # noqa: PLR0913 - the same arguments as join
         raise PolicyError("policies", repr(policies), 'give a list, e.g. ["rand", "prob"]')
     splits = split if isinstance(split, list) else [split]
     return comparing.compare(
-        left, right, settings, policies=policies, memory=memory, splits=splits, count_from=count_from
+        left, right, on_keys(settings), policies=policies, memory=memory, splits=splits, count_from=count_from
     )
 
 
@@ -314,7 +317,9 @@ def optimum(  # noqa: PLR0913 - the same arguments as join
             "combine": combine,
         }
     )
-    return offline.optimum(left, right, settings, objective=objective, count_from=count_from, time_limit=time_limit)
+    return offline.optimum(
+        left, right, on_keys(settings), objective=objective, count_from=count_from, time_limit=time_limit
+    )
 
 
 def truncate(*relations: Any, on: Any, keep: Any = None, drop: Any = None) -> Truncated:
@@ -407,6 +412,84 @@ def table(*, left: Mapping[Any, float], right: Mapping[Any, float]) -> Table:
         'prob(statistics=table(2 left, 2 right))'
     """
     return Table(left, right)
+
+
+def overlap(column: Any, *, at_least: int, index: bool = True) -> Condition:
+    """Join rows whose sets share at least so many items: ``on=pen.overlap("words", at_least=3)``.
+
+    An item counts once however often it stands in a list. An empty set joins nothing.
+
+    Parameters:
+        column: a column of lists (of numbers, strings or whatever can be a key), or ("left", "right").
+        at_least: how many items, 1 or more.
+        index: find rows by an inverted index whose lists are in order of time; False: compare all (nested loop).
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> left = pa.table({"ts": [1, 2], "words": [["flood", "dam", "gate"], ["rain"]]})
+        >>> right = pa.table({"ts": [3], "words": [["gate", "dam", "dam"]], "id": [7]})
+        >>> pen.join(left, right, on=pen.overlap("words", at_least=2), time="ts", window=10).to_pylist()
+        [{'ts_left': 1, 'words_left': ['flood', 'dam', 'gate'], 'ts_right': 3, \
+'words_right': ['gate', 'dam', 'dam'], 'id': 7}]
+
+    Cost: O(1) to enter or leave per item; a probe visits the postings of its items.
+
+    References: gedik2007 §4.2.
+    """
+    if isinstance(at_least, bool) or not isinstance(at_least, int) or at_least < 1:
+        raise InputError("at_least", repr(at_least), "give a whole number, at least 1")
+    return Condition("overlap", pair("overlap", column), float(at_least), index)
+
+
+def set_equal(column: Any, *, index: bool = True) -> Condition:
+    """Join rows whose sets hold the same items, in whatever order and however often.
+
+    Parameters:
+        column, index: as for ``penstock.overlap``.
+    """
+    return Condition("set_equal", pair("set_equal", column), index=index)
+
+
+def contains(column: Any, *, index: bool = True) -> Condition:
+    """Join rows whose left set holds every item of the right set, whichever came later.
+
+    Parameters:
+        column, index: as for ``penstock.overlap``.
+    """
+    return Condition("contains", pair("contains", column), index=index)
+
+
+def contained_in(column: Any, *, index: bool = True) -> Condition:
+    """Join rows whose right set holds every item of the left set, whichever came later.
+
+    Parameters:
+        column, index: as for ``penstock.overlap``.
+    """
+    return Condition("contained_in", pair("contained_in", column), index=index)
+
+
+def inner_product(column: Any, *, at_least: float, index: bool = True) -> Condition:
+    """Join rows whose weighted sets have an inner product of at least so much.
+
+    Parameters:
+        column: a column of maps from items to weights or of lists of (item, weight), or ("left", "right"). Plain
+            lists weigh 1 an item. Weights are at least 0; of an item that stands twice the first counts.
+        at_least: more than 0.
+        index: as for ``penstock.overlap``.
+    """
+    return Condition("inner_product", pair("inner_product", column), positive("at_least", at_least), index)
+
+
+def band(column: Any, *, within: float) -> Condition:
+    """Join rows whose numbers differ by at most so much: ``on=pen.band("price", within=0.5)``.
+
+    Parameters:
+        column: a column of numbers, or ("left", "right"). Nulls, NaN and infinities join nothing.
+        within: the largest difference, 0 or more.
+
+    Cost: a nested loop over the window.
+    """
+    return Condition("band", pair("band", column), positive("within", within, zero=True), index=False)
 
 
 def rows(count: int) -> Rows:

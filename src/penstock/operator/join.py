@@ -9,17 +9,21 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.exact import ExactJoin
+from penstock.core.setjoin import SetJoin
+from penstock.core.sets import Sets
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.quality.books import Estimate, Report, Sides
-from penstock.streams.intake import NO_INTS, NO_LATE, Intake, Ready, Waiting
+from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side, Waiting
 from penstock.streams.payload import Payload, give_back
+from penstock.streams.sets import doubtful, meets
 
 VERSION = 2  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -89,7 +93,7 @@ class Join:
         if left is None or right is None:
             return
         bound = Bound(self._settings, left, right)
-        self._core = bound.core(bound.plan())
+        self._core = bound.windows()
         apart = isinstance(self._core, ExactJoin) and not bound.by_rows
         self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient, apart=apart)
         self._payload = (Payload(left), Payload(right))
@@ -154,9 +158,9 @@ class Join:
         for side, table in enumerate((left, right)):
             if table is not None:
                 self._payload[side].append(table.replace_schema_metadata(None))
-        return self._step(ready)
+        return self._step(ready, sides)
 
-    def _step(self, ready: Ready) -> pa.Table:
+    def _step(self, ready: Ready, sides: tuple[Side, Side] = (NO_ROWS, NO_ROWS)) -> pa.Table:
         counts = self._core.counts
         counts[ARRIVED : ARRIVED + 2] += ready.nulls
         counts[EXPIRED : EXPIRED + 2] += ready.nulls
@@ -164,7 +168,9 @@ class Join:
             late = np.bincount(ready.late[:, 0], minlength=2)
             counts[ARRIVED : ARRIVED + 2] += late
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
-        if ready.sides is not None and isinstance(self._core, ExactJoin):
+        if isinstance(self._core, SetJoin):
+            left, right = self._core.push(ready.batch, *_sets_of(ready, sides))
+        elif ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
         else:
             left, right = self._core.push(ready.batch, ready.code)
@@ -182,7 +188,7 @@ class Join:
         intake = self._intake
         if tick is not None and not intake.by_rows:
             self._core.advance(tick)
-        elif intake.released is not None:
+        elif intake.released is not None and not isinstance(self._core, SetJoin):
             self._core.reach(intake.released, intake.counted)
         self._settle(NO_LATE)
 
@@ -191,14 +197,10 @@ class Join:
         bound = self.bound
         if left.size == 0:
             return bound.schema.empty_table()
-        if not bound.coder.exact:
-            same = bound.coder.equal(
-                self._payload[0].take(left, bound.keys[0]).columns,
-                self._payload[1].take(right, bound.keys[1]).columns,
-            )
-            if not same.all():
-                self._collided += int((~same).sum())
-                left, right = left[same], right[same]
+        same = self._verified(left, right)
+        if same is not None and not same.all():
+            self._collided += int((~same).sum())
+            left, right = left[same], right[same]
         halves = [
             iter(self._payload[side].columns(numbers, [source for _, at, source in bound.layout if at == side]))
             for side, numbers in enumerate((left, right))
@@ -223,6 +225,25 @@ class Join:
             for column, wanted in zip(columns, bound.schema, strict=True)
         ]
         return pa.Table.from_arrays(cast, schema=bound.schema)
+
+    def _verified(self, left: Ints, right: Ints) -> npt.NDArray[Any] | None:
+        """Say which pairs meet by what their rows hold, and not only by codes; None: there is no doubt."""
+        bound = self.bound
+        if bound.reader:
+            rows = [np.unique(numbers) for numbers in (left, right)]
+            mine, theirs = (self._payload[side].take(rows[side], bound.keys[side]).column(0) for side in range(2))
+            if not doubtful(bound.reader, (mine, theirs)):
+                return None
+            values = []
+            for column, found, numbers in zip((mine, theirs), rows, (left, right), strict=True):
+                values.append(column.take(pa.array(np.searchsorted(found, numbers))).to_pylist())
+            return np.array([meets(bound.reader.condition, *both) for both in zip(*values, strict=True)], np.bool_)
+        if bound.coder.exact:
+            return None
+        return bound.coder.equal(
+            self._payload[0].take(left, bound.keys[0]).columns,
+            self._payload[1].take(right, bound.keys[1]).columns,
+        )
 
     def _settle(self, late: Ints) -> None:
         """Write the ledger, then let go of the rows that left."""
@@ -479,6 +500,10 @@ class Join:
                 columns that are gone or of another type.
         """
         bound = self.bound
+        if bound.reader:
+            raise StateError(
+                "on", str(bound.reader.condition), "only a join on equal keys can be changed: start afresh"
+            )
         join = type(self)(
             schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**self._settings.arguments(), **arguments}
         )
@@ -488,6 +513,8 @@ class Join:
 
     def _adopt(self, old: "Join") -> None:
         bound, queue = self.bound, old._intake.waiting
+        assert not isinstance(old._core, SetJoin)
+        assert not isinstance(self._core, SetJoin)
         columns: list[list[Ints]] = []
         read = []
         for side, (known, payload) in enumerate(zip(bound.schemas, old._payload, strict=True)):
@@ -566,6 +593,25 @@ def settings_of(arguments: dict[str, Any]) -> Settings:
     if missing:
         raise InputError(missing[0], "nothing", "this argument is required")
     return Settings(**arguments)
+
+
+def _sets_of(ready: Ready, sides: tuple[Side, Side]) -> tuple[Sets, Ints]:
+    """Return the sets and types of a batch's rows, in their order; codes say where they are."""
+    none = Sets(NO_INTS, NO_INTS, NO_INTS, NO_FLOATS)
+    left, right = (side.sets or none for side in sides)
+    from_left = ready.batch.side == 0
+    columns = []
+    for mine, theirs in ((left.begin, right.begin + left.item.size), (left.size, right.size)):
+        column = np.empty(ready.code.size, np.int64)
+        column[from_left], column[~from_left] = mine[ready.code[from_left]], theirs[ready.code[~from_left]]
+        columns.append(column)
+    items, weights = (np.concatenate(both) for both in zip(left[2:], right[2:], strict=True))
+    kind = NO_INTS
+    if any(side.kind.size for side in sides):
+        kind = np.empty(ready.code.size, np.int64)
+        for which, chosen in enumerate((from_left, ~from_left)):
+            kind[chosen] = sides[which].kind[ready.code[chosen]] if chosen.any() else 0
+    return Sets(columns[0], columns[1], items, weights), kind
 
 
 def _same_rows(old: Bound, new: Bound) -> None:
