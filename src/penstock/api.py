@@ -19,6 +19,7 @@ from penstock.planner import statistics
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import Stream
 from penstock.policies import registry
+from penstock.policies.cpu.controller import METHODS, Cpu
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
@@ -66,7 +67,7 @@ def join(  # noqa: PLR0913 - the one front door
         policy: a name or an object made by ``pen.policy``; "auto" is ``prob`` with decayed counts.
         importance: a column of numbers, or ("left", "right"); adds the column `importance` to the result.
         combine: how the importances of a pair become one: "min", "sum", "product", "max" or "mean".
-        cpu: a CPU budget; not available yet.
+        cpu: a CPU budget, made by ``pen.cpu``, for joins on conditions.
         per_key: at most this many rows of one key and side are kept; the oldest leave first.
         shards: on Spark, how many parts the keys are divided into, each with its part of the memory; default
             ``spark.sql.shuffle.partitions``.
@@ -490,6 +491,65 @@ def band(column: Any, *, within: float) -> Condition:
     Cost: a nested loop over the window.
     """
     return Condition("band", pair("band", column), positive("within", within, zero=True), index=False)
+
+
+def cpu(  # noqa: PLR0913 - one budget
+    *,
+    comparisons_per_second: float | None = None,
+    latency: Any = None,
+    share: float | None = None,
+    method: str = "auto",
+    basic_window: Any = None,
+    every: Any = None,
+    queue: Any = None,
+    sampling: float = 0.1,
+    types: Any = None,
+    utility: Mapping[Any, float] | None = None,
+    combine: str = "max",
+) -> Cpu:
+    """Make a CPU budget for a join on a condition: ``cpu=pen.cpu(comparisons_per_second=100_000)``.
+
+    The idea: every row enters its window; what is saved is comparisons. When rows come faster than they can be
+    compared with the whole other window, each is compared with the part that pays most, learned from a sample.
+    What was skipped is in the ledger, row by row. Time is the rows' own: a run repeats.
+
+    Parameters:
+        comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
+            time column; per tick where time is in ticks.
+        latency, share: budgets by the clock on the wall; not available yet.
+        method: "selective" ("auto" means it); or, to compare with: "rate", "correlation" or "direction", the paper's
+            steps, each with those before it, and "random-drop", which drops rows at the queue.
+        basic_window: the parts that a window is cut into; default a twentieth of the window.
+        every: how often to adapt: half the period of bursts is good; default a quarter of the window.
+        queue: how long a row may wait; default as long as a basic window, at least 2 ticks.
+        sampling: the share of the work that goes into learning (the paper's gamma).
+        types: a column, or ("left", "right"), with the type of each row; goes with `utility`.
+        utility: {type: value}; what is worth most is then probed first, instead of what gives most pairs.
+        combine: the value of a pair: "max" or "mean" of its rows.
+
+    Examples:
+        >>> import penstock as pen
+        >>> print(pen.cpu(comparisons_per_second=5000))
+        cpu(5000 comparisons a second, auto)
+
+    References: gedik2007 §4, §5.
+    """
+    for name, given in (("latency", latency), ("share", share)):
+        if given is not None:
+            raise InputError(name, repr(given), "not available yet: give comparisons_per_second")
+    if method not in METHODS:
+        raise InputError("method", repr(method), f"give one of {', '.join(map(repr, METHODS))}")
+    if (types is None) != (utility is None) or (utility is not None and not utility):
+        raise InputError("utility", f"{utility!r} with types={types!r}", "give both, a column and {type: value}")
+    if combine not in {"max", "mean"}:
+        raise InputError("combine", repr(combine), 'give "max" or "mean"')
+    if types is not None:
+        pair("types", types)
+    values = {kind: positive(f"utility[{kind!r}]", value, zero=True) for kind, value in (utility or {}).items()}
+    if positive("sampling", sampling) > 1:
+        raise InputError("sampling", repr(sampling), "give a number above 0 and up to 1")
+    speed = positive("comparisons_per_second", comparisons_per_second)
+    return Cpu(speed, method, basic_window, every, queue, float(sampling), types, values or None, combine)
 
 
 def rows(count: int) -> Rows:

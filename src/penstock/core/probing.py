@@ -59,10 +59,13 @@ class Effort(NamedTuple):
     dials: Floats
     fraction: Floats  # (side of the window, type of the row) -> share of the window to probe
     order: Ints  # (side of the window, n) -> basic windows by age (0: the newest), most profitable first
-    matched: Ints  # (side of the window, age) -> pairs found by full processing
+    matched: Ints  # (side of the window, age, way) -> pairs found, by full and by selective processing
     tried: Ints  # the same: rows compared
     kinds: Ints  # (side, type) -> rows that came
     tally: Floats
+    learned: Floats  # (side of the window, age, [pairs, rows compared]): what the controller keeps of earlier periods
+    gains: Floats  # pairs found and work done, each by full and by selective processing: the same
+    notes: Floats  # the controller's own
 
 
 class Rows(NamedTuple):
@@ -155,20 +158,21 @@ def treat(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at
         probe(shelf, terms, effort, rows, told, at, float(size), 0)
         return True
     lag = max(0.0, dials[BUSY] - tick) / dials[PATIENCE]
-    tally[SHARES] += max(0.0, 1.0 - lag)
-    if mode == DROPPING and draw(effort) < lag:
+    ease = max(0.0, min(1.0, 2.0 - 2.0 * lag))  # half of the queue is for bursts
+    tally[SHARES] += ease
+    if mode == DROPPING and draw(effort) >= ease:
         tally[MISSED] += 1
         return False
     way, part_of = 0, float(size)
     if mode == SELECTED:
         share = effort.fraction[other, kind]
         if dials[BASE] > 0.0:
-            share = min(1.0, share * max(0.0, 1.0 - lag) / dials[BASE])
+            share = min(1.0, share * ease / dials[BASE])
         if draw(effort) >= dials[SAMPLING]:
             way, part_of = 1, np.floor(share * size + draw(effort))
-    elif mode == SOME and draw(effort) < lag:
+    elif mode == SOME and draw(effort) >= ease:
         part_of = 0.0
-    if lag > 1.0:
+    if lag > 1.0:  # no time at all
         part_of = 0.0
         tally[MISSED] += 1
     work = probe(shelf, terms, effort, rows, told, at, part_of, way)
@@ -218,7 +222,7 @@ def probe(
 ) -> float:
     """Compare a row with so many rows of the other window (Algorithm 3); returns the work done.
 
-    `way` 0 is full processing: newest first, and counted by age. 1 is selective: the most profitable first; in the
+    `way` 0 is full processing: newest first. 1 is selective: the most profitable first; in the
     last basic window the newest rows.
     """
     other, ages, newest = 1 - wide(rows.side[at]), shelf.basic.shape[1], shelf.marks[BASIC + 1 - wide(rows.side[at])]
@@ -244,9 +248,8 @@ def probe(
         told.counts[PAIRS] += found
         effort.tally[COMPARED + way] += end - first
         effort.tally[FOUND + way] += found
-        if way == 0:
-            effort.matched[other, age] += found
-            effort.tried[other, age] += end - first
+        effort.matched[other, age, way] += found
+        effort.tried[other, age, way] += end - first
     told.counts[COMPARISONS] += wide(work)
     effort.tally[WORK + way] += work
     return work

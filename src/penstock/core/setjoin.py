@@ -35,6 +35,7 @@ FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 14
 FIRST_LEDGER = 1 << 10
 NEVER = float(1 << 62)
+NOTES = 4
 ENDLESS = 1 << 62  # ticks of a basic window that is never full
 
 
@@ -219,10 +220,13 @@ def idle(cut: Cut, seed: int) -> Effort:
         dials,
         np.ones((2, cut.kinds)),
         np.tile(np.arange(cut.basic), (2, 1)),
-        np.zeros((2, cut.basic), np.int64),
-        np.zeros((2, cut.basic), np.int64),
+        np.zeros((2, cut.basic, 2), np.int64),
+        np.zeros((2, cut.basic, 2), np.int64),
         np.zeros((2, cut.kinds), np.int64),
         np.zeros(TALLY),
+        np.zeros((2, cut.basic, 2)),
+        np.zeros(4),
+        np.zeros(NOTES),
     )
 
 

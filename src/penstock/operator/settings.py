@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from penstock.core.exact import ExactJoin
 from penstock.core.hooks import Unlimited
 from penstock.core.join import WindowJoin
-from penstock.core.setjoin import SetJoin
+from penstock.core.probing import CAPACITY, PATIENCE
+from penstock.core.setjoin import Cut, SetJoin
 from penstock.core.sets import Rule
 from penstock.core.step import Plan
 from penstock.core.windows import Floats, Ints
@@ -25,6 +26,7 @@ from penstock.errors import (
     KeyTypeError,
     WindowError,
 )
+from penstock.policies.cpu.controller import Controller, Cpu
 from penstock.policies.registry import Policy, Setting, lookup, resolve
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_ROWS, Side
 from penstock.streams.keys import Coder, common_type
@@ -33,6 +35,7 @@ from penstock.streams.sets import Condition, Reader, reader
 from penstock.streams.times import LIMIT, Clock, Rows, common_clock
 
 SIDES = ("left", "right")
+BASIC_WINDOWS, PERIODS = 20, 4  # in a window, unless told otherwise; a queue holds as much as a basic window
 COMBINE = ("min", "sum", "product", "max", "mean")
 WATERMARK = "watermark"  # as lateness: the driver says what is late
 UNLIMITED = int(np.iinfo(np.int64).max)
@@ -75,7 +78,11 @@ class Settings:
         if self.how != "inner":
             raise InputError("how", repr(self.how), "only inner joins: after shedding, a null row could be false")
         if self.cpu is not None:
-            raise InputError("cpu", repr(self.cpu), "a CPU budget is not available yet; leave it None")
+            if not isinstance(self.cpu, Cpu):
+                raise InputError("cpu", repr(self.cpu), "give what pen.cpu(...) returns, or None")
+            if not isinstance(self.on, Condition):
+                want = "a CPU budget is for joins on conditions, such as pen.overlap: leave it None"
+                raise InputError("cpu", f"{self.cpu} with on={self.on!r}", want)
         if self.shards is not None and not _is_count(self.shards):
             raise InputError("shards", repr(self.shards), "give at least 1, or None")
         if self.per_key is not None and (isinstance(self.per_key, bool) or int(self.per_key) < 1):
@@ -220,6 +227,14 @@ class Bound:
         if self.unit != "none":
             want = "only joins on equal keys have a memory budget: leave it None"
             raise BudgetError("memory", f"{self.settings.memory!r} with {on}", want)
+        cpu = self.settings.cpu
+        if isinstance(cpu, Cpu):
+            if self.patient:
+                want = "a CPU budget needs to know how late rows may be: give a span"
+                raise InputError("lateness", repr(self.settings.lateness), want)
+            if cpu.types is not None:
+                for side, name in enumerate(pair("types", cpu.types)):
+                    present(self.schemas[side], name, side, "types")
         if self.settings.per_key is not None:
             raise BudgetError("per_key", f"{self.settings.per_key!r} with {on}", "there are no keys: leave it None")
 
@@ -286,14 +301,48 @@ class Bound:
         if self.importance:
             importance = importance_of(table[self.importance[side]], self.importance[side], first)
         rows = np.arange(ts.size)
-        return Side(ts, rows, None if valid.all() else valid, NO_INTS, importance, sets)
+        kind, cpu = NO_INTS, self.settings.cpu
+        if isinstance(cpu, Cpu) and cpu.types is not None:
+            kind = types_of(table[pair("types", cpu.types)[side]], cpu, first)
+        return Side(ts, rows, None if valid.all() else valid, NO_INTS, importance, sets, kind)
 
     def windows(self) -> WindowJoin | ExactJoin | SetJoin:
         """Make the windows of this join, on keys or on a condition."""
         if self.reader is None:
             return self.core(self.plan())
-        on = self.reader.condition
-        return SetJoin(self.plan(), Rule(on.kind, float(on.bound), int(on.index)), weighted=self.reader.weighted)
+        on, cpu = self.reader.condition, self.settings.cpu
+        rule = Rule(on.kind, float(on.bound), int(on.index))
+        if not isinstance(cpu, Cpu):
+            return SetJoin(self.plan(), rule, weighted=self.reader.weighted)
+        kinds = max(1, len(cpu.utility or ()))
+        length = self._ticks("basic_window", cpu.basic_window, [-(-span // BASIC_WINDOWS) for span in self.span])
+        counts = [1 - (-(span + self.lateness) // each) for span, each in zip(self.span, length, strict=True)]
+        control = Controller(
+            method="selective" if cpu.method == "auto" else cpu.method,
+            period=self._ticks("every", cpu.every, [max(1, max(self.span) // PERIODS)] * 2)[0],
+            spans=self.span,
+            windows=(counts[0], counts[1]),
+            sampling=cpu.sampling,
+            values=pair_values(cpu),
+        )
+        cut = Cut(max(counts), (length[0], length[1]), kinds)
+        core = SetJoin(
+            self.plan(), rule, weighted=self.reader.weighted, cut=cut, seed=int(self.settings.seed), adapt=control
+        )
+        seconds = 1.0 if self.clock.unit is None else self.clock.unit / 10**9
+        core.effort.dials[CAPACITY] = cpu.comparisons_per_second * seconds
+        core.effort.dials[PATIENCE] = self._ticks("queue", cpu.queue, [max(2, *length)] * 2)[0]
+        control.start(core.effort)
+        return core
+
+    def _ticks(self, argument: str, given: object, default: list[int]) -> list[int]:
+        """Return a span of a CPU budget in ticks, for each side."""
+        if given is None:
+            return default
+        ticks = self.clock.ticks(argument, given)
+        if ticks < 1:
+            raise WindowError(argument, repr(given), "it must be at least one tick long")
+        return [ticks, ticks]
 
     def core(self, plan: Plan) -> WindowJoin | ExactJoin:
         """Make the windows and the policy of a join on keys."""
@@ -389,6 +438,26 @@ def inspect(settings: Settings, side: int, rows: pa.Table) -> None:
         name = pair("importance", settings.importance)[side]
         weighs(rows.schema, name, side)
         importance_of(rows[name], name)
+
+
+def types_of(column: pa.ChunkedArray, cpu: Cpu, first: int) -> Ints:
+    """Return the types of rows by their place in the table of utilities; none may be missing there."""
+    known = list(cpu.utility or ())
+    try:
+        found = pc.index_in(column, value_set=pa.array(known).cast(column.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InputError("utility", f"types {known}", f"use types of the column, {column.type} ({error})") from error
+    if found.null_count:
+        unknown = pc.unique(column.filter(found.is_null())).to_pylist()
+        got = f"types without a value in the rows from {first} on: {', '.join(map(repr, unknown[:10]))}"
+        raise InputError("utility", got, "give each type a value")
+    return found.to_numpy().astype(np.int64)
+
+
+def pair_values(cpu: Cpu) -> Floats:
+    """Return the value of a pair for each two types."""
+    each = np.array(list((cpu.utility or {0: 1.0}).values()), np.float64)
+    return np.maximum.outer(each, each) if cpu.combine == "max" else np.add.outer(each, each) / 2
 
 
 def importance_of(column: pa.ChunkedArray, name: str, first: int = 0) -> Floats:
