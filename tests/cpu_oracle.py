@@ -6,7 +6,7 @@ cut by time, rows are compared one by one (no index), a comparison is a unit of 
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil, floor, sqrt
 from typing import Any, NamedTuple
 
 from set_oracles import Row, meet
@@ -215,13 +215,14 @@ class Model:
 
     def notice(self) -> None:
         found = [sum(m[way] for side in self.matched for m in side) for way in range(2)]
-        self.gains = [0.7 * old + new for old, new in zip(self.gains, (*found, *self.work), strict=True)]
-        full, selected, full_work, selected_work = self.gains
         if self.rest:
             self.rest -= 1
-        elif self.given.value is None and full >= 20 and selected * full_work < full * selected_work:
-            self.rest = 8
-            self.gains = [0.0] * 4
+        elif self.r < 0.9 and self.given.value is None:
+            self.gains = [0.7 * old + new for old, new in zip(self.gains, (*found, *self.work), strict=True)]
+            full, selected, full_work, selected_work = self.gains
+            if full >= 20 and (full - 2 * sqrt(full)) * selected_work > selected * full_work:
+                self.rest = 1
+                self.gains = [0.0] * 4
         self.random = self.rest > 0
 
 

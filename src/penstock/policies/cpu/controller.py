@@ -30,7 +30,8 @@ PAPERS = ("rate", "correlation", "direction")  # each with those before it, by t
 SHARE, WAITED, REST = 0, 1, 2
 KEPT = 0.7  # how much of what was learned before a period counts after it
 PROOF = 20  # pairs that full processing must have found before it can be called better
-RESTS = 8  # periods without selection after it was found to be worse
+BUSY_SHARE = 0.9  # a period that had time for less was busy
+RESTS = 1  # periods at random after selection was found to be worse: all of their comparisons teach
 LEAST = 1e-3
 
 
@@ -140,14 +141,19 @@ class Controller:
             effort.fraction[...] = share
 
     def _notice(self, effort: Effort) -> None:
-        """Go on at random for a while if selection brought less for its work than full processing did."""
-        notes, gains = effort.notes, effort.gains
-        gains[:] = KEPT * gains + np.concatenate([effort.tally[FOUND : FOUND + 2], effort.tally[WORK : WORK + 2]])
+        """Go on at random for a while if selection brought clearly less for its work than full processing did.
+
+        Only periods with too little time count: else everything is probed either way. Clearly is two standard
+        deviations of the pairs that full processing found.
+        """
+        notes, gains, tally = effort.notes, effort.gains, effort.tally
         if notes[REST] > 0:
             notes[REST] -= 1
-        elif self.values.shape[0] == 1 and gains[0] >= PROOF and gains[1] * gains[2] < gains[0] * gains[3]:
-            notes[REST] = RESTS
-            gains[:] = 0
+        elif notes[SHARE] < BUSY_SHARE and self.values.shape[0] == 1:
+            gains[:] = KEPT * gains + np.concatenate([tally[FOUND : FOUND + 2], tally[WORK : WORK + 2]])
+            if gains[0] >= PROOF and (gains[0] - 2 * np.sqrt(gains[0])) * gains[3] > gains[1] * gains[2]:
+                notes[REST] = RESTS
+                gains[:] = 0
         effort.mode[0] = SOME if notes[REST] > 0 else SELECTED
 
 
