@@ -13,14 +13,17 @@ from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
 from penstock.operator.join import Join, as_table, settings_of
 from penstock.operator.relations import Truncated
+from penstock.operator.settings import on_keys, pair, positive
 from penstock.planner import plan as planning
 from penstock.planner import statistics
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import Stream
 from penstock.policies import registry
+from penstock.policies.cpu.controller import METHODS, Cpu
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
+from penstock.streams.sets import Condition
 from penstock.streams.times import Every, Rows
 
 
@@ -52,7 +55,8 @@ def join(  # noqa: PLR0913 - the one front door
     Parameters:
         left, right: Arrow tables or pandas DataFrames, each in order of time; or Spark DataFrames, both
             streaming (with a watermark on the time column) or both not.
-        on: a column, a list of columns, ("left", "right"), or a list of such pairs. Null keys join nothing.
+        on: a column, a list of columns, ("left", "right"), or a list of such pairs. Null keys join nothing. Or a
+            condition: ``pen.overlap``, ``set_equal``, ``contains``, ``contained_in``, ``inner_product``, ``band``.
         time: the event-time column, or ("left", "right"); integers are ticks, timestamps are timestamps.
         window: a span ("10 minutes"), ``pen.rows(400)``, a number of ticks, or a pair (left, right). Half-open:
             the older row must be less than its side's span old.
@@ -63,7 +67,7 @@ def join(  # noqa: PLR0913 - the one front door
         policy: a name or an object made by ``pen.policy``; "auto" is ``prob`` with decayed counts.
         importance: a column of numbers, or ("left", "right"); adds the column `importance` to the result.
         combine: how the importances of a pair become one: "min", "sum", "product", "max" or "mean".
-        cpu: a CPU budget; not available yet.
+        cpu: a CPU budget, made by ``pen.cpu``, for joins on conditions.
         per_key: at most this many rows of one key and side are kept; the oldest leave first.
         shards: on Spark, how many parts the keys are divided into, each with its part of the memory; default
             ``spark.sql.shuffle.partitions``.
@@ -93,7 +97,7 @@ def join(  # noqa: PLR0913 - the one front door
     del arguments["left"], arguments["right"]
     settings = settings_of(arguments)
     if _is_spark(left) or _is_spark(right):
-        return _on_spark().join(left, right, settings)
+        return _on_spark().join(left, right, on_keys(settings))
     return pump.run(left, right, settings, ledger="off").table
 
 
@@ -103,7 +107,7 @@ def joining(right: Any, **arguments: Any) -> Callable[[Any], Any]:
     Parameters:
         right, arguments: as for ``penstock.join``.
     """
-    settings = settings_of(arguments)
+    settings = on_keys(settings_of(arguments))
     return lambda left: _on_spark().join(left, right, settings)
 
 
@@ -254,7 +258,7 @@ def compare(  # noqa: PLR0913 - the same arguments as join
         raise PolicyError("policies", repr(policies), 'give a list, e.g. ["rand", "prob"]')
     splits = split if isinstance(split, list) else [split]
     return comparing.compare(
-        left, right, settings, policies=policies, memory=memory, splits=splits, count_from=count_from
+        left, right, on_keys(settings), policies=policies, memory=memory, splits=splits, count_from=count_from
     )
 
 
@@ -314,7 +318,9 @@ def optimum(  # noqa: PLR0913 - the same arguments as join
             "combine": combine,
         }
     )
-    return offline.optimum(left, right, settings, objective=objective, count_from=count_from, time_limit=time_limit)
+    return offline.optimum(
+        left, right, on_keys(settings), objective=objective, count_from=count_from, time_limit=time_limit
+    )
 
 
 def truncate(*relations: Any, on: Any, keep: Any = None, drop: Any = None) -> Truncated:
@@ -407,6 +413,143 @@ def table(*, left: Mapping[Any, float], right: Mapping[Any, float]) -> Table:
         'prob(statistics=table(2 left, 2 right))'
     """
     return Table(left, right)
+
+
+def overlap(column: Any, *, at_least: int, index: bool = True) -> Condition:
+    """Join rows whose sets share at least so many items: ``on=pen.overlap("words", at_least=3)``.
+
+    An item counts once however often it stands in a list. An empty set joins nothing.
+
+    Parameters:
+        column: a column of lists (of numbers, strings or whatever can be a key), or ("left", "right").
+        at_least: how many items, 1 or more.
+        index: find rows by an inverted index whose lists are in order of time; False: compare all (nested loop).
+
+    Examples:
+        >>> import penstock as pen, pyarrow as pa
+        >>> left = pa.table({"ts": [1, 2], "words": [["flood", "dam", "gate"], ["rain"]]})
+        >>> right = pa.table({"ts": [3], "words": [["gate", "dam", "dam"]], "id": [7]})
+        >>> pen.join(left, right, on=pen.overlap("words", at_least=2), time="ts", window=10).to_pylist()
+        [{'ts_left': 1, 'words_left': ['flood', 'dam', 'gate'], 'ts_right': 3, \
+'words_right': ['gate', 'dam', 'dam'], 'id': 7}]
+
+    Cost: O(1) to enter or leave per item; a probe visits the postings of its items.
+
+    References: gedik2007 §4.2.
+    """
+    if isinstance(at_least, bool) or not isinstance(at_least, int) or at_least < 1:
+        raise InputError("at_least", repr(at_least), "give a whole number, at least 1")
+    return Condition("overlap", pair("overlap", column), float(at_least), index)
+
+
+def set_equal(column: Any, *, index: bool = True) -> Condition:
+    """Join rows whose sets hold the same items, in whatever order and however often.
+
+    Parameters:
+        column, index: as for ``penstock.overlap``.
+    """
+    return Condition("set_equal", pair("set_equal", column), index=index)
+
+
+def contains(column: Any, *, index: bool = True) -> Condition:
+    """Join rows whose left set holds every item of the right set, whichever came later.
+
+    Parameters:
+        column, index: as for ``penstock.overlap``.
+    """
+    return Condition("contains", pair("contains", column), index=index)
+
+
+def contained_in(column: Any, *, index: bool = True) -> Condition:
+    """Join rows whose right set holds every item of the left set, whichever came later.
+
+    Parameters:
+        column, index: as for ``penstock.overlap``.
+    """
+    return Condition("contained_in", pair("contained_in", column), index=index)
+
+
+def inner_product(column: Any, *, at_least: float, index: bool = True) -> Condition:
+    """Join rows whose weighted sets have an inner product of at least so much.
+
+    Parameters:
+        column: a column of maps from items to weights or of lists of (item, weight), or ("left", "right"). Plain
+            lists weigh 1 an item. Weights are at least 0; of an item that stands twice the first counts.
+        at_least: more than 0.
+        index: as for ``penstock.overlap``.
+    """
+    return Condition("inner_product", pair("inner_product", column), positive("at_least", at_least), index)
+
+
+def band(column: Any, *, within: float) -> Condition:
+    """Join rows whose numbers differ by at most so much: ``on=pen.band("price", within=0.5)``.
+
+    Parameters:
+        column: a column of numbers, or ("left", "right"). Nulls, NaN and infinities join nothing.
+        within: the largest difference, 0 or more.
+
+    Cost: a nested loop over the window.
+    """
+    return Condition("band", pair("band", column), positive("within", within, zero=True), index=False)
+
+
+def cpu(  # noqa: PLR0913 - one budget
+    *,
+    comparisons_per_second: float | None = None,
+    latency: Any = None,
+    share: float | None = None,
+    method: str = "auto",
+    basic_window: Any = None,
+    every: Any = None,
+    queue: Any = None,
+    sampling: float = 0.1,
+    types: Any = None,
+    utility: Mapping[Any, float] | None = None,
+    combine: str = "max",
+) -> Cpu:
+    """Make a CPU budget for a join on a condition: ``cpu=pen.cpu(comparisons_per_second=100_000)``.
+
+    The idea: every row enters its window; what is saved is comparisons. When rows come faster than they can be
+    compared with the whole other window, each is compared with the part that pays most, learned from a sample.
+    What was skipped is in the ledger, row by row. Time is the rows' own: a run repeats.
+
+    Parameters:
+        comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
+            time column; per tick where time is in ticks.
+        latency, share: budgets by the clock on the wall; not available yet.
+        method: "selective" ("auto" means it); or, to compare with: "rate", "correlation" or "direction", the paper's
+            steps, each with those before it, and "random-drop", which drops rows at the queue.
+        basic_window: the parts that a window is cut into; default a twentieth of the window.
+        every: how often to adapt: half the period of bursts is good; default a quarter of the window.
+        queue: how long a row may wait; default as long as a basic window, at least 2 ticks.
+        sampling: the share of the work that goes into learning (the paper's gamma).
+        types: a column, or ("left", "right"), with the type of each row; goes with `utility`.
+        utility: {type: value}; what is worth most is then probed first, instead of what gives most pairs.
+        combine: the value of a pair: "max" or "mean" of its rows.
+
+    Examples:
+        >>> import penstock as pen
+        >>> print(pen.cpu(comparisons_per_second=5000))
+        cpu(5000 comparisons a second, auto)
+
+    References: gedik2007 §4, §5.
+    """
+    for name, given in (("latency", latency), ("share", share)):
+        if given is not None:
+            raise InputError(name, repr(given), "not available yet: give comparisons_per_second")
+    if method not in METHODS:
+        raise InputError("method", repr(method), f"give one of {', '.join(map(repr, METHODS))}")
+    if (types is None) != (utility is None) or (utility is not None and not utility):
+        raise InputError("utility", f"{utility!r} with types={types!r}", "give both, a column and {type: value}")
+    if combine not in {"max", "mean"}:
+        raise InputError("combine", repr(combine), 'give "max" or "mean"')
+    if types is not None:
+        pair("types", types)
+    values = {kind: positive(f"utility[{kind!r}]", value, zero=True) for kind, value in (utility or {}).items()}
+    if positive("sampling", sampling) > 1:
+        raise InputError("sampling", repr(sampling), "give a number above 0 and up to 1")
+    speed = positive("comparisons_per_second", comparisons_per_second)
+    return Cpu(speed, method, basic_window, every, queue, float(sampling), types, values or None, combine)
 
 
 def rows(count: int) -> Rows:

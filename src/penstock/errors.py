@@ -52,6 +52,10 @@ class ImportanceError(InputError):
     """An importance is missing, NaN or negative."""
 
 
+class ConditionError(InputError):
+    """The condition of a join does not fit its columns, or a value in them is none that it can take."""
+
+
 class SchemaError(InputError):
     """A batch has other columns than the stream it belongs to."""
 

@@ -5,21 +5,26 @@
 import json
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.exact import ExactJoin
-from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
+from penstock.core.setjoin import SetJoin
+from penstock.core.sets import Sets
+from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
+from penstock.policies.cpu.controller import Controller
 from penstock.quality.books import Estimate, Report, Sides
-from penstock.streams.intake import NO_INTS, NO_LATE, Intake, Ready, Waiting
+from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side, Waiting
 from penstock.streams.payload import Payload, give_back
+from penstock.streams.sets import doubtful, meets
 
 VERSION = 3  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -31,6 +36,8 @@ COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "mean": lambda left, right: (left + right) / 2,
 }
 LEDGER = ("keep", "off")
+UNPROBED = "unprobed"  # the reason of rows that stayed, and were not compared with all of the other window
+SKIPPED = pa.list_(pa.struct([("first", pa.int64()), ("end", pa.int64())]))
 FREED = 1 << 24  # bytes to give back at once
 
 
@@ -89,12 +96,13 @@ class Join:
         if left is None or right is None:
             return
         bound = Bound(self._settings, left, right)
-        self._core = bound.core(bound.plan())
+        self._core = bound.windows()
         apart = isinstance(self._core, ExactJoin) and not bound.by_rows
         self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient, apart=apart)
         self._payload = (Payload(left), Payload(right))
         self._importance = 0.0
         self._collided = 0
+        self._unprobed = np.zeros(2, np.int64)
         self._freed = 0  # bytes of rows let go since memory was last given back
         self._sheds: list[pa.Table] = []
         self._bound = bound
@@ -154,9 +162,9 @@ class Join:
         for side, table in enumerate((left, right)):
             if table is not None:
                 self._payload[side].append(table.replace_schema_metadata(None))
-        return self._step(ready)
+        return self._step(ready, sides)
 
-    def _step(self, ready: Ready) -> pa.Table:
+    def _step(self, ready: Ready, sides: tuple[Side, Side] = (NO_ROWS, NO_ROWS)) -> pa.Table:
         counts = self._core.counts
         counts[ARRIVED : ARRIVED + 2] += ready.nulls
         counts[EXPIRED : EXPIRED + 2] += ready.nulls
@@ -164,7 +172,9 @@ class Join:
             late = np.bincount(ready.late[:, 0], minlength=2)
             counts[ARRIVED : ARRIVED + 2] += late
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
-        if ready.sides is not None and isinstance(self._core, ExactJoin):
+        if isinstance(self._core, SetJoin):
+            left, right = self._core.push(ready.batch, *_sets_of(ready, sides))
+        elif ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
         else:
             left, right = self._core.push(ready.batch, ready.code)
@@ -182,7 +192,7 @@ class Join:
         intake = self._intake
         if tick is not None and not intake.by_rows:
             self._core.advance(tick)
-        elif intake.released is not None:
+        elif intake.released is not None and not isinstance(self._core, SetJoin):
             self._core.reach(intake.released, intake.counted)
         self._settle(NO_LATE)
 
@@ -191,14 +201,10 @@ class Join:
         bound = self.bound
         if left.size == 0:
             return bound.schema.empty_table()
-        if not bound.coder.exact:
-            same = bound.coder.equal(
-                self._payload[0].take(left, bound.keys[0]).columns,
-                self._payload[1].take(right, bound.keys[1]).columns,
-            )
-            if not same.all():
-                self._collided += int((~same).sum())
-                left, right = left[same], right[same]
+        same = self._verified(left, right)
+        if same is not None and not same.all():
+            self._collided += int((~same).sum())
+            left, right = left[same], right[same]
         halves = [
             iter(self._payload[side].columns(numbers, [source for _, at, source in bound.layout if at == side]))
             for side, numbers in enumerate((left, right))
@@ -224,6 +230,25 @@ class Join:
         ]
         return pa.Table.from_arrays(cast, schema=bound.schema)
 
+    def _verified(self, left: Ints, right: Ints) -> npt.NDArray[Any] | None:
+        """Say which pairs meet by what their rows hold, and not only by codes; None: there is no doubt."""
+        bound = self.bound
+        if bound.reader:
+            rows = [np.unique(numbers) for numbers in (left, right)]
+            mine, theirs = (self._payload[side].take(rows[side], bound.keys[side]).column(0) for side in range(2))
+            if not doubtful(bound.reader, (mine, theirs)):
+                return None
+            values = []
+            for column, found, numbers in zip((mine, theirs), rows, (left, right), strict=True):
+                values.append(column.take(pa.array(np.searchsorted(found, numbers))).to_pylist())
+            return np.array([meets(bound.reader.condition, *both) for both in zip(*values, strict=True)], np.bool_)
+        if bound.coder.exact:
+            return None
+        return bound.coder.equal(
+            self._payload[0].take(left, bound.keys[0]).columns,
+            self._payload[1].take(right, bound.keys[1]).columns,
+        )
+
     def _settle(self, late: Ints) -> None:
         """Write the ledger, then let go of the rows that left."""
         shed = self._core.take_ledger()
@@ -234,12 +259,29 @@ class Join:
             entries[:, 3] = late[:, 2]
             entries[:, 4] = 0  # it met nobody: every partner is missing, also those that came before
             self._sheds.append(self._ledger_table(np.concatenate([shed, entries])))
+        if isinstance(self._core, SetJoin):
+            self._note_skipped(self._core.take_skipped())
         wasteful = [side for side in range(2) if self._payload[side].wasteful(self._held_rows(side))]
         for side in wasteful:
             self._freed += self._payload[side].trim(self._stored_rows(side))
         if self._freed > FREED:
             give_back()
             self._freed = 0
+
+    def _note_skipped(self, skipped: Ints) -> None:
+        """Count the rows that were not compared with all of the other window, and write them into the ledger."""
+        if skipped.size == 0:
+            return
+        begins = np.flatnonzero(np.r_[True, (skipped[1:, :2] != skipped[:-1, :2]).any(axis=1)])
+        self._unprobed += np.bincount(skipped[begins, 0], minlength=2)
+        if self._ledger_mode == "keep":
+            entries = np.zeros((begins.size, 5), np.int64)
+            entries[:, [0, 1, 3]] = skipped[begins, :3]
+            entries[:, 2] = len(REASONS)
+            ends = np.r_[begins[1:], skipped.shape[0]]
+            self._sheds.append(
+                self._ledger_table(entries, [skipped[a:b, 3:] for a, b in zip(begins, ends, strict=True)])
+            )
 
     def _stored_rows(self, side: int) -> Ints:
         """Return the numbers of the rows of one side that are held or wait, ascending."""
@@ -299,6 +341,8 @@ class Join:
             if shared != bound.shared:
                 raise BudgetError("split", repr(split), "one pool stays one, and two stay two")
         if window is not None:
+            if self._settings.cpu is not None:
+                raise WindowError("window", repr(window), "with a CPU budget the window stays: start afresh")
             by_rows, span = bound.spans(window)
             if by_rows != bound.by_rows:
                 kind = "rows" if bound.by_rows else "time"
@@ -330,10 +374,11 @@ class Join:
         waits = np.bincount(queue.side, minlength=2)
         live = Sides(*(self._held_rows(side) for side in range(2)))
         pairs = int(counts[PAIRS]) - self._collided
-        exact = self._bound.unit == "none" and self._settings.per_key is None
+        exact = self._bound.unit == "none" and self._settings.per_key is None and not self._unprobed.any()
+        exact = exact and not counts[SHED + 2 * BUDGET : SHED + 2 * BUDGET + 2].any()
         known = Estimate(pairs, pairs, pairs) if exact else None
         return Report(
-            policy="exact" if self._bound.unit == "none" else str(self._settings.chosen),
+            policy=self._ran(),
             arrivals=Sides(*(int(counts[ARRIVED + side] + waits[side]) for side in range(2))),
             live=live,
             expired=Sides(*(int(counts[EXPIRED + side]) for side in range(2))),
@@ -352,14 +397,22 @@ class Join:
             )
             + ROW_BYTES * live.total,
             comparisons=int(counts[COMPARISONS]),
+            unprobed=Sides(*map(int, self._unprobed)),
         )
+
+    def _ran(self) -> str:
+        """Name what decided what is given up."""
+        if isinstance(self._core, SetJoin) and isinstance(self._core.adapt, Controller):
+            return self._core.adapt.method
+        return "exact" if self.bound.unit == "none" else str(self._settings.chosen)
 
     def ledger(self) -> pa.Table:
         """Return what was shed since the last call: each call hands its rows over and forgets them.
 
         Columns: `side`, `shard`, `arrival` (number within the side), `ts`, `shed_at` (the tick at whose end it
         left), `shed_at_arrival` (the first row of the other side that it could no longer meet), `reason`, and the
-        row itself under `left` or `right`.
+        row itself under `left` or `right`. With a CPU budget also `skipped`: for the reason "unprobed" the rows of
+        the other side, from a number up to another, that a row in the window was not compared with when it came.
         """
         if self._bound is None:
             return pa.table({})
@@ -372,8 +425,10 @@ class Join:
             raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
         self._ledger_mode = ledger
 
-    def _ledger_table(self, entries: Ints) -> pa.Table:
+    def _ledger_table(self, entries: Ints, skipped: Sequence[Ints] = ()) -> pa.Table:
+        """Return entries of the ledger as a table; `skipped` are the intervals of each, if they were not probed."""
         bound = self.bound
+        places = np.arange(len(entries))
         parts = []
         for side in range(2):
             mine = entries[entries[:, 0] == side]
@@ -388,10 +443,14 @@ class Join:
                 pa.array(mine[:, 1]),
                 bound.clock.column(times),
                 bound.clock.column(mine[:, 3]),
-                pa.array(mine[:, 4]),
-                pa.array([REASONS[reason] for reason in mine[:, 2]], pa.string()),
+                pa.array(mine[:, 4], mask=mine[:, 2] == len(REASONS)),
+                pa.array([(*REASONS, UNPROBED)[reason] for reason in mine[:, 2]], pa.string()),
                 *structs,
             ]
+            if self._settings.cpu is not None:
+                theirs = [skipped[at] for at in places[entries[:, 0] == side]] if skipped else [[]] * len(mine)
+                ranges = [[{"first": int(first), "end": int(end)} for first, end in each] for each in theirs]
+                columns.append(pa.array(ranges, SKIPPED))
             parts.append(pa.table(columns, schema=ledger_schema(bound)))
         return pa.concat_tables(parts)
 
@@ -410,7 +469,7 @@ class Join:
                 state[f"held_{name}"] = saving.to_ipc(pa.concat_tables(held))
         if self._bound is not None:
             intake, queue = self._intake, self._intake.waiting
-            meta |= {"importance": self._importance, "collided": self._collided}
+            meta |= {"importance": self._importance, "collided": self._collided, "unprobed": self._unprobed.tolist()}
             meta |= {name: getattr(intake, name) for name in ("newest", "reached", "released", "watermark")}
             state["core"] = saving.to_npz(self._core.arrays())
             waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
@@ -479,6 +538,10 @@ class Join:
                 columns that are gone or of another type.
         """
         bound = self.bound
+        if bound.reader:
+            raise StateError(
+                "on", str(bound.reader.condition), "only a join on equal keys can be changed: start afresh"
+            )
         join = type(self)(
             schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**self._settings.arguments(), **arguments}
         )
@@ -488,6 +551,8 @@ class Join:
 
     def _adopt(self, old: "Join") -> None:
         bound, queue = self.bound, old._intake.waiting
+        assert not isinstance(old._core, SetJoin)
+        assert not isinstance(self._core, SetJoin)
         columns: list[list[Ints]] = []
         read = []
         for side, (known, payload) in enumerate(zip(bound.schemas, old._payload, strict=True)):
@@ -526,6 +591,7 @@ class Join:
 
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
         self._importance, self._collided = meta["importance"], meta["collided"]
+        self._unprobed = np.array(meta["unprobed"], np.int64)
         self._core.restore(saving.from_npz(state["core"]))
         arrays = saving.from_npz(state["intake"])
         intake = self._intake
@@ -551,6 +617,7 @@ def ledger_schema(bound: Bound) -> pa.Schema:
             ("shed_at_arrival", pa.int64()),
             ("reason", pa.string()),
             *((name, pa.struct(list(schema))) for name, schema in zip(SIDES, bound.schemas, strict=True)),
+            *([("skipped", SKIPPED)] if bound.settings.cpu is not None else []),
         ]
     )
 
@@ -566,6 +633,25 @@ def settings_of(arguments: dict[str, Any]) -> Settings:
     if missing:
         raise InputError(missing[0], "nothing", "this argument is required")
     return Settings(**arguments)
+
+
+def _sets_of(ready: Ready, sides: tuple[Side, Side]) -> tuple[Sets, Ints]:
+    """Return the sets and types of a batch's rows, in their order; codes say where they are."""
+    none = Sets(NO_INTS, NO_INTS, NO_INTS, NO_FLOATS)
+    left, right = (side.sets or none for side in sides)
+    from_left = ready.batch.side == 0
+    columns = []
+    for mine, theirs in ((left.begin, right.begin + left.item.size), (left.size, right.size)):
+        column = np.empty(ready.code.size, np.int64)
+        column[from_left], column[~from_left] = mine[ready.code[from_left]], theirs[ready.code[~from_left]]
+        columns.append(column)
+    items, weights = (np.concatenate(both) for both in zip(left[2:], right[2:], strict=True))
+    kind = NO_INTS
+    if any(side.kind.size for side in sides):
+        kind = np.empty(ready.code.size, np.int64)
+        for which, chosen in enumerate((from_left, ~from_left)):
+            kind[chosen] = sides[which].kind[ready.code[chosen]] if chosen.any() else 0
+    return Sets(columns[0], columns[1], items, weights), kind
 
 
 def _same_rows(old: Bound, new: Bound) -> None:

@@ -8,15 +8,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.errors import StateError
+from penstock.policies.cpu.controller import Cpu
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
+from penstock.streams.sets import Condition
 from penstock.streams.times import Rows
 
 
-def encode(name: str, value: object) -> object:  # noqa: PLR0911 - one type a line
+def encode(name: str, value: object) -> object:  # noqa: C901, PLR0911 - one type a line
     """Return an argument as JSON."""
     if isinstance(value, Rows):
         return {"rows": value.count}
+    if isinstance(value, Condition):
+        return {"condition": value.name, "columns": [*value.columns], "bound": value.bound, "index": value.index}
+    if isinstance(value, Cpu):
+        parts = {key: encode(key, part) for key, part in vars(value).items()}
+        return {"cpu": parts | {"utility": encode(name, list((value.utility or {}).items()))}}
     if isinstance(value, Policy):
         return {
             "policy": value.name,
@@ -50,6 +57,11 @@ def decode(value: object) -> object:  # noqa: PLR0911 - one type a line
         return value
     if "rows" in value:
         return Rows(value["rows"])
+    if "condition" in value:
+        return Condition(value["condition"], (*value["columns"],), value["bound"], value["index"])
+    if "cpu" in value:
+        parts = {key: decode(part) for key, part in value["cpu"].items()}
+        return Cpu(**{**parts, "utility": dict(parts["utility"]) or None})  # type: ignore[arg-type,call-overload]
     if "policy" in value:
         return Policy(value["policy"], {key: decode(option) for key, option in value["options"].items()})
     if "left" in value:

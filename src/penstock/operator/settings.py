@@ -12,16 +12,30 @@ import pyarrow.compute as pc
 from penstock.core.exact import ExactJoin
 from penstock.core.hooks import Unlimited
 from penstock.core.join import WindowJoin
+from penstock.core.probing import CAPACITY, PATIENCE
+from penstock.core.setjoin import Cut, SetJoin
+from penstock.core.sets import Rule
 from penstock.core.step import Plan
 from penstock.core.windows import Floats, Ints
-from penstock.errors import BudgetError, ColumnError, ImportanceError, InputError, KeyTypeError, WindowError
+from penstock.errors import (
+    BudgetError,
+    ColumnError,
+    ConditionError,
+    ImportanceError,
+    InputError,
+    KeyTypeError,
+    WindowError,
+)
+from penstock.policies.cpu.controller import Controller, Cpu
 from penstock.policies.registry import Policy, Setting, lookup, resolve
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_ROWS, Side
 from penstock.streams.keys import Coder, common_type
 from penstock.streams.payload import row_bytes
+from penstock.streams.sets import Condition, Reader, reader
 from penstock.streams.times import LIMIT, Clock, Rows, common_clock
 
 SIDES = ("left", "right")
+BASIC_WINDOWS, PERIODS = 20, 4  # in a window, unless told otherwise; a queue holds as much as a basic window
 COMBINE = ("min", "sum", "product", "max", "mean")
 WATERMARK = "watermark"  # as lateness: the driver says what is late
 UNLIMITED = int(np.iinfo(np.int64).max)
@@ -64,7 +78,11 @@ class Settings:
         if self.how != "inner":
             raise InputError("how", repr(self.how), "only inner joins: after shedding, a null row could be false")
         if self.cpu is not None:
-            raise InputError("cpu", repr(self.cpu), "a CPU budget is not available yet; leave it None")
+            if not isinstance(self.cpu, Cpu):
+                raise InputError("cpu", repr(self.cpu), "give what pen.cpu(...) returns, or None")
+            if not isinstance(self.on, Condition):
+                want = "a CPU budget is for joins on conditions, such as pen.overlap: leave it None"
+                raise InputError("cpu", f"{self.cpu} with on={self.on!r}", want)
         if self.shards is not None and not _is_count(self.shards):
             raise InputError("shards", repr(self.shards), "give at least 1, or None")
         if self.per_key is not None and (isinstance(self.per_key, bool) or int(self.per_key) < 1):
@@ -134,10 +152,28 @@ def pair(argument: str, value: object) -> tuple[str, str]:
     raise ColumnError(argument, repr(value), 'give a column name, or ("left", "right")')
 
 
+def on_keys(settings: Settings) -> Settings:
+    """Return settings of a join on equal keys, and raise for other conditions: not everything can do those."""
+    if isinstance(settings.on, Condition):
+        want = "conditions are for pen.join, pen.run and pen.Join on Arrow tables and pandas: name key columns"
+        raise ConditionError("on", str(settings.on), want)
+    return settings
+
+
+def positive(argument: str, value: object, *, zero: bool = False) -> float:
+    """Return a number as a float; it must be finite and more than 0, or at least 0."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
+    if not number or value < 0 or (value == 0 and not zero):  # type: ignore[operator]
+        raise InputError(argument, repr(value), f"give a number {'of at least' if zero else 'above'} 0")
+    return float(value)  # type: ignore[arg-type]
+
+
 def key_columns(on: object) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """Return the key columns of each side, and whether they are one column in the result."""
     if isinstance(on, str):
         return (on,), (on,), True
+    if isinstance(on, Condition):
+        return (on.columns[0],), (on.columns[1],), False
     if isinstance(on, tuple) and len(on) == 2 and all(isinstance(name, str) for name in on):
         return (on[0],), (on[1],), False
     if isinstance(on, list) and on:
@@ -145,7 +181,8 @@ def key_columns(on: object) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
             return tuple(on), tuple(on), True
         if all(isinstance(name, tuple) and len(name) == 2 for name in on):
             return tuple(name[0] for name in on), tuple(name[1] for name in on), False
-    raise ColumnError("on", repr(on), 'give a column, a list of columns, ("left", "right"), or a list of such pairs')
+    want = 'give a column, a list of columns, ("left", "right"), a list of such pairs, or a condition'
+    raise ColumnError("on", repr(on), want)
 
 
 class Bound:
@@ -160,12 +197,8 @@ class Bound:
         for side in range(2):
             for name in (*self.keys[side], self.time[side]):
                 present(self.schemas[side], name, side, "time" if name == self.time[side] else "on")
-        self.coder = Coder(
-            tuple(
-                common_type(left.field(mine).type, right.field(theirs).type, mine)
-                for mine, theirs in zip(*self.keys, strict=True)
-            )
-        )
+        self.reader = reader(settings.on, left, right) if isinstance(settings.on, Condition) else None
+        self.coder = Coder(() if self.reader else self._key_types())
         self.clock: Clock = common_clock(left.field(self.time[0]).type, right.field(self.time[1]).type)
         self.importance: tuple[str, str] | None = None
         if settings.importance is not None:
@@ -176,6 +209,34 @@ class Bound:
         self.patient, self.lateness = self._patience(settings.lateness)
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
         self.layout, self.schema = self._layout()
+        if self.reader:
+            self._on_condition(self.reader)
+
+    def _key_types(self) -> tuple[pa.DataType, ...]:
+        left, right = self.schemas
+        return tuple(
+            common_type(left.field(mine).type, right.field(theirs).type, mine)
+            for mine, theirs in zip(*self.keys, strict=True)
+        )
+
+    def _on_condition(self, read: Reader) -> None:
+        """Raise if something is asked for that only joins on equal keys can do."""
+        on = f"on={read.condition}"
+        if self.by_rows:
+            raise WindowError("window", f"{self.settings.window} with {on}", "give a span of time")
+        if self.unit != "none":
+            want = "only joins on equal keys have a memory budget: leave it None"
+            raise BudgetError("memory", f"{self.settings.memory!r} with {on}", want)
+        cpu = self.settings.cpu
+        if isinstance(cpu, Cpu):
+            if self.patient:
+                want = "a CPU budget needs to know how late rows may be: give a span"
+                raise InputError("lateness", repr(self.settings.lateness), want)
+            if cpu.types is not None:
+                for side, name in enumerate(pair("types", cpu.types)):
+                    present(self.schemas[side], name, side, "types")
+        if self.settings.per_key is not None:
+            raise BudgetError("per_key", f"{self.settings.per_key!r} with {on}", "there are no keys: leave it None")
 
     def _patience(self, lateness: object) -> tuple[bool, int]:
         """Return whether the side that is behind is waited for, and for how long after it a row may come."""
@@ -228,6 +289,8 @@ class Bound:
         if table is None or table.num_rows == 0:
             return NO_ROWS
         ts = self.clock.values(table[self.time[side]], f"time={self.time[side]!r}", first)
+        if self.reader:
+            return self._read_sets(self.reader, side, table, first, ts)
         code, valid = self.coder.code([table[name] for name in self.keys[side]])
         weight = row_bytes(table) + ROW_BYTES if self.unit == "bytes" else NO_INTS
         importance = NO_FLOATS
@@ -235,8 +298,58 @@ class Bound:
             importance = importance_of(table[self.importance[side]], self.importance[side], first)
         return Side(ts, code, valid, weight, importance)
 
+    def _read_sets(self, read: Reader, side: int, table: pa.Table, first: int, ts: Ints) -> Side:
+        name = self.keys[side][0]
+        sets, valid = read.read(table[name], name, first)
+        importance = NO_FLOATS
+        if self.importance:
+            importance = importance_of(table[self.importance[side]], self.importance[side], first)
+        rows = np.arange(ts.size)
+        kind, cpu = NO_INTS, self.settings.cpu
+        if isinstance(cpu, Cpu) and cpu.types is not None:
+            kind = types_of(table[pair("types", cpu.types)[side]], cpu, first)
+        return Side(ts, rows, None if valid.all() else valid, NO_INTS, importance, sets, kind)
+
+    def windows(self) -> WindowJoin | ExactJoin | SetJoin:
+        """Make the windows of this join, on keys or on a condition."""
+        if self.reader is None:
+            return self.core(self.plan())
+        on, cpu = self.reader.condition, self.settings.cpu
+        rule = Rule(on.kind, float(on.bound), int(on.index))
+        if not isinstance(cpu, Cpu):
+            return SetJoin(self.plan(), rule, weighted=self.reader.weighted)
+        kinds = max(1, len(cpu.utility or ()))
+        length = self._ticks("basic_window", cpu.basic_window, [-(-span // BASIC_WINDOWS) for span in self.span])
+        counts = [1 - (-(span + self.lateness) // each) for span, each in zip(self.span, length, strict=True)]
+        control = Controller(
+            method="selective" if cpu.method == "auto" else cpu.method,
+            period=self._ticks("every", cpu.every, [max(1, max(self.span) // PERIODS)] * 2)[0],
+            spans=self.span,
+            windows=(counts[0], counts[1]),
+            sampling=cpu.sampling,
+            values=pair_values(cpu),
+        )
+        cut = Cut(max(counts), (length[0], length[1]), kinds)
+        core = SetJoin(
+            self.plan(), rule, weighted=self.reader.weighted, cut=cut, seed=int(self.settings.seed), adapt=control
+        )
+        seconds = 1.0 if self.clock.unit is None else self.clock.unit / 10**9
+        core.effort.dials[CAPACITY] = cpu.comparisons_per_second * seconds
+        core.effort.dials[PATIENCE] = self._ticks("queue", cpu.queue, [max(2, *length)] * 2)[0]
+        control.start(core.effort)
+        return core
+
+    def _ticks(self, argument: str, given: object, default: list[int]) -> list[int]:
+        """Return a span of a CPU budget in ticks, for each side."""
+        if given is None:
+            return default
+        ticks = self.clock.ticks(argument, given)
+        if ticks < 1:
+            raise WindowError(argument, repr(given), "it must be at least one tick long")
+        return [ticks, ticks]
+
     def core(self, plan: Plan) -> WindowJoin | ExactJoin:
-        """Make the windows and the policy of this join."""
+        """Make the windows and the policy of a join on keys."""
         bounded = self.unit != "none"
         plain = self.by_rows or self.lateness == (LIMIT if self.patient else 0)
         if not bounded and self.settings.per_key is None and plain:
@@ -329,6 +442,26 @@ def inspect(settings: Settings, side: int, rows: pa.Table) -> None:
         name = pair("importance", settings.importance)[side]
         weighs(rows.schema, name, side)
         importance_of(rows[name], name)
+
+
+def types_of(column: pa.ChunkedArray, cpu: Cpu, first: int) -> Ints:
+    """Return the types of rows by their place in the table of utilities; none may be missing there."""
+    known = list(cpu.utility or ())
+    try:
+        found = pc.index_in(column, value_set=pa.array(known).cast(column.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InputError("utility", f"types {known}", f"use types of the column, {column.type} ({error})") from error
+    if found.null_count:
+        unknown = pc.unique(column.filter(found.is_null())).to_pylist()
+        got = f"types without a value in the rows from {first} on: {', '.join(map(repr, unknown[:10]))}"
+        raise InputError("utility", got, "give each type a value")
+    return found.to_numpy().astype(np.int64)
+
+
+def pair_values(cpu: Cpu) -> Floats:
+    """Return the value of a pair for each two types."""
+    each = np.array(list((cpu.utility or {0: 1.0}).values()), np.float64)
+    return np.maximum.outer(each, each) if cpu.combine == "max" else np.add.outer(each, each) / 2
 
 
 def importance_of(column: pa.ChunkedArray, name: str, first: int = 0) -> Floats:

@@ -16,6 +16,9 @@ class Sides(NamedTuple):
         return self.left + self.right
 
 
+NOBODY = Sides(0, 0)
+
+
 class Estimate(NamedTuple):
     """A number and the interval it lies in."""
 
@@ -43,6 +46,7 @@ class Report:
     memory_rows: int
     memory_bytes: int
     comparisons: int
+    unprobed: Sides = NOBODY  # rows that were not compared with all of the other window, and entered it
 
     @property
     def balanced(self) -> bool:
@@ -70,6 +74,7 @@ class Report:
         rows += [("arrivals", *map(_number, self.arrivals)), ("live", *map(_number, self.live))]
         rows += [("expired", *map(_number, self.expired))]
         rows += [(f"shed ({reason})", *map(_number, count)) for reason, count in self.shed.items() if count.total]
+        rows += [("unprobed", *map(_number, self.unprobed))] if self.unprobed.total else []
         width = max(len(row[0]) for row in rows)
         lines = [f"{name:<{width}}  {left:>13}  {right:>13}" for name, left, right in rows]
         facts = [f"policy {self.policy}", f"{_number(self.pairs)} pairs"]

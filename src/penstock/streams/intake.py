@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from penstock.core.exact import Arrivals, arrivals
 from penstock.core.order import merged
+from penstock.core.sets import Sets
 from penstock.core.step import NO_ROWS as NO_BATCH
 from penstock.core.step import Batch
 from penstock.core.windows import Floats, Ints
@@ -26,6 +27,8 @@ class Side(NamedTuple):
     valid: npt.NDArray[Any] | None  # False where a key is null; None: nowhere
     weight: Ints  # empty: one each
     importance: Floats  # empty: none
+    sets: Sets | None = None  # instead of keys: codes are then places in it
+    kind: Ints = NO_INTS  # types of rows, empty: one
 
 
 NO_ROWS = Side(NO_INTS, NO_INTS, None, NO_INTS, NO_FLOATS)
@@ -155,7 +158,7 @@ class Intake:
         """Take rows in order on each side, none of them late: only null keys are left out."""
         nulls = np.zeros(2, np.int64)
         ready: list[Arrivals] = []
-        for which, (ts, code, valid, _, _) in enumerate(sides):
+        for which, (ts, code, valid, *_) in enumerate(sides):
             row = np.arange(self.next[which], self.next[which] + ts.size)
             self.next[which] += ts.size
             earlier = self.reached[which]

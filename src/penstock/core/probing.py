@@ -1,0 +1,326 @@
+"""Move rows through windows of sets: expire, probe as much of the other window as the CPU allows, enter.
+
+Each row is probed against basic windows of the other side: all of them, or the most profitable ones up to a share of
+the window (gedik2007, Algorithm 3). What was not probed is written down as places of the other side.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.jit import borrowed, kernel, part, wide
+from penstock.core.rng import unit
+from penstock.core.sets import (
+    BAND,
+    BASIC,
+    BEGIN,
+    FIRST,
+    LOW,
+    NEXT,
+    PRODUCT,
+    ROW,
+    SIZE,
+    TS,
+    Rule,
+    Sets,
+    Shelf,
+    bucket_of,
+    end_of,
+    expire,
+    holds,
+    insert,
+    near,
+    shared_by,
+)
+from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, DONE, EXPIRED, LEDGER_FULL, PAIRS, PAIRS_FULL, SHED
+from penstock.core.windows import Floats, Ints
+
+PERIOD = 16  # why the kernel came back: a period is over
+# how much of a window is probed
+EVERYTHING, SELECTED, SOME, DROPPING = 0, 1, 2, 3
+# entries of `dials`: comparisons a tick, ticks that rows may wait, chance of full processing, when the CPU is free,
+# when the period ends, and the share that `fraction` was made for (0: it holds as it is)
+CAPACITY, PATIENCE, SAMPLING, BUSY, ENDS, BASE = 0, 1, 2, 3, 4, 5
+DIALS = 6
+# entries of `tally`, for one period: rows that came and that found no time; and rows compared, pairs found and work
+# done by full (FULL) and by selective processing (FULL + 1)
+CAME, MISSED, COMPARED, FOUND, WORK, SHARES = 0, 1, 2, 4, 6, 8
+TALLY = 9
+# columns of the ledger of skipped places: side, row, tick, first row skipped, one more than the last
+SKIPS = 5
+
+
+class Effort(NamedTuple):
+    """How much work is done, and what it brought in this period."""
+
+    mode: Ints  # one of EVERYTHING..DROPPING, and the number of draws so far
+    seed: npt.NDArray[Any]
+    dials: Floats
+    fraction: Floats  # (side of the window, type of the row) -> share of the window to probe
+    order: Ints  # (side of the window, n) -> basic windows by age (0: the newest), most profitable first
+    matched: Ints  # (side of the window, age, way) -> pairs found, by full and by selective processing
+    tried: Ints  # the same: rows compared
+    kinds: Ints  # (side, type) -> rows that came
+    tally: Floats
+    learned: Floats  # (side of the window, age, [pairs, rows compared]): what the controller keeps of earlier periods
+    gains: Floats  # pairs found and work done, each by full and by selective processing: the same
+    notes: Floats  # the controller's own
+
+
+class Rows(NamedTuple):
+    """Rows in order of arrival, with their sets."""
+
+    side: npt.NDArray[Any]
+    row: Ints
+    tick: Ints
+    ts: Ints
+    kind: Ints  # types; empty: one
+    sets: Sets
+
+
+class Told(NamedTuple):
+    """Where results go, and how far it is."""
+
+    pairs: Ints  # (side, n) -> row numbers
+    skipped: Ints  # (n, SKIPS)
+    shed: Ints  # (n, the ledger's columns) -> rows dropped at the queue
+    counts: Ints
+    done: Ints  # rows taken, pairs, skipped intervals, rows dropped
+    score: Floats  # (place % room) -> what a row shares so far; zeros between probes
+    touched: Ints  # places with a score
+    reached: Ints  # (age) -> the first place probed in that basic window
+
+
+class Terms(NamedTuple):
+    """What was asked for, as numbers."""
+
+    span: Ints
+    lateness: int
+    rule: Rule
+
+
+@kernel
+def step_sets(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told) -> int:
+    """Take rows until one of them needs more room, or a period ends. O(rows compared, or postings visited)."""
+    shelf, effort, rows, told = borrowed(shelf), borrowed(effort), borrowed(rows), borrowed(told)
+    terms = borrowed(terms)
+    done, marks = told.done, shelf.marks
+    while done[0] < rows.side.size:
+        at = done[0]
+        side, tick = wide(rows.side[at]), rows.tick[at]
+        other = 1 - side
+        if tick >= effort.dials[ENDS]:
+            return PERIOD
+        for each in range(2):
+            told.counts[EXPIRED + each] += expire(shelf, each, terms.span[each], tick - terms.lateness)
+        if marks[NEXT + other] - marks[LOW + other] > told.pairs.shape[1] - done[1]:
+            return PAIRS_FULL
+        if done[2] + shelf.basic.shape[1] > told.skipped.shape[0] or done[3] == told.shed.shape[0]:
+            return LEDGER_FULL
+        told.counts[ARRIVED + side] += 1
+        kind = rows.kind[at] if rows.kind.size else wide(0)
+        effort.kinds[side, kind] += 1
+        if treat(shelf, terms, effort, rows, told, at, kind):
+            insert(shelf, terms.rule, side, (tick, rows.ts[at], rows.row[at], kind), rows.sets, at)
+        else:
+            drop(told, side, rows.row[at], tick)
+        done[0] += 1
+    return DONE
+
+
+@part
+def drop(told: Told, side: int, row: int, tick: int) -> None:
+    """Write down a row that was dropped at the queue: every partner is missing, also those that came before."""
+    entry = told.shed[told.done[3]]
+    entry[0], entry[1], entry[2], entry[3], entry[4] = side, row, BUDGET, tick, 0
+    told.done[3] += 1
+    told.counts[SHED + 2 * BUDGET + side] += 1
+
+
+@part
+def draw(effort: Effort) -> float:
+    """Draw a number in [0, 1)."""
+    effort.mode[1] += 1
+    return unit(effort.seed[0], effort.mode[1])
+
+
+@part
+def treat(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, kind: int) -> bool:
+    """Probe the other window with a row, as much as there is time for; False: the row is to be dropped."""
+    other, tick = 1 - wide(rows.side[at]), rows.tick[at]
+    dials, mode, tally = effort.dials, effort.mode[0], effort.tally
+    tally[CAME] += 1
+    size = shelf.marks[NEXT + other] - shelf.marks[LOW + other]
+    for age in range(told.reached.size):
+        told.reached[age] = -1
+    if mode == EVERYTHING:
+        probe(shelf, terms, effort, rows, told, at, float(size), 0)
+        return True
+    lag = max(0.0, dials[BUSY] - tick) / dials[PATIENCE]
+    ease = max(0.0, min(1.0, 2.0 - 2.0 * lag))  # half of the queue is for bursts
+    tally[SHARES] += ease
+    if mode == DROPPING and draw(effort) >= ease:
+        tally[MISSED] += 1
+        return False
+    way, part_of = 0, float(size)
+    if mode == SELECTED:
+        share = effort.fraction[other, kind]
+        if dials[BASE] > 0.0:
+            share = min(1.0, share * ease / dials[BASE])
+        if draw(effort) >= dials[SAMPLING]:
+            way, part_of = 1, np.floor(share * size + draw(effort))
+    elif mode == SOME and draw(effort) >= ease:
+        part_of = 0.0
+    if lag > 1.0:  # no time at all
+        part_of = 0.0
+        tally[MISSED] += 1
+    work = probe(shelf, terms, effort, rows, told, at, part_of, way)
+    dials[BUSY] = max(dials[BUSY], float(tick)) + work / dials[CAPACITY]
+    if part_of < size:
+        skip(shelf, rows, told, at)
+    return True
+
+
+@part
+def skip(shelf: Shelf, rows: Rows, told: Told, at: int) -> None:
+    """Write down what was not probed, from the oldest row on, neighbouring basic windows as one interval."""
+    side = wide(rows.side[at])
+    other, mask = 1 - side, shelf.stamp.shape[1] - 1
+    newest, low = shelf.marks[BASIC + other], shelf.marks[LOW + other]
+    begin = after = wide(-1)
+    for behind in range(min(newest + 1, told.reached.size)):
+        age = min(newest + 1, told.reached.size) - 1 - behind
+        window = newest - age
+        first, end = max(low, shelf.basic[other, window % shelf.basic.shape[1], FIRST]), end_of(shelf, other, window)
+        reached = end if told.reached[age] < 0 else told.reached[age]
+        if first >= reached:
+            continue
+        if first != after:
+            if after > begin:
+                note(shelf, rows, told, at, begin, after, mask)
+            begin = first
+        after = reached
+    if after > begin:
+        note(shelf, rows, told, at, begin, after, mask)
+
+
+@part
+def note(shelf: Shelf, rows: Rows, told: Told, at: int, begin: int, after: int, mask: int) -> None:
+    """Write down one interval of places."""
+    side = wide(rows.side[at])
+    entry = told.skipped[told.done[2]]
+    entry[0], entry[1], entry[2] = side, rows.row[at], rows.tick[at]
+    entry[3] = shelf.stamp[1 - side, begin & mask, ROW]
+    entry[4] = shelf.stamp[1 - side, (after - 1) & mask, ROW] + 1
+    told.done[2] += 1
+
+
+@part
+def probe(
+    shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, part_of: float, way: int
+) -> float:
+    """Compare a row with so many rows of the other window (Algorithm 3); returns the work done.
+
+    `way` 0 is full processing: newest first. 1 is selective: the most profitable first; in the
+    last basic window the newest rows.
+    """
+    other, ages, newest = 1 - wide(rows.side[at]), shelf.basic.shape[1], shelf.marks[BASIC + 1 - wide(rows.side[at])]
+    low, work, left = shelf.marks[LOW + other], 0.0, part_of
+    for nth in range(ages):
+        age = effort.order[other, nth] if way == 1 else wide(nth)
+        window = newest - age
+        if left < 1.0 or window < 0:
+            continue
+        end = end_of(shelf, other, window)
+        first = max(low, shelf.basic[other, window % ages, FIRST])
+        first = max(first, end - wide(left))
+        if first >= end:
+            continue
+        found = told.done[1]
+        if terms.rule.indexed:
+            work += look_up(shelf, terms, rows, told, at, first, window % ages)
+        else:
+            work += compare(shelf, terms, rows, told, at, first, end)
+        left -= end - first
+        told.reached[age] = first
+        found = told.done[1] - found
+        told.counts[PAIRS] += found
+        effort.tally[COMPARED + way] += end - first
+        effort.tally[FOUND + way] += found
+        effort.matched[other, age, way] += found
+        effort.tried[other, age, way] += end - first
+    told.counts[COMPARISONS] += wide(work)
+    effort.tally[WORK + way] += work
+    return work
+
+
+@part
+def emit(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, where: int) -> None:
+    """Write down a pair, if both rows are alive at the same time."""
+    side = wide(rows.side[at])
+    apart = rows.ts[at] - shelf.stamp[1 - side, where, TS]
+    older = 1 - side if apart >= 0 else side
+    if abs(apart) >= terms.span[older]:
+        return
+    told.pairs[side, told.done[1]] = rows.row[at]
+    told.pairs[1 - side, told.done[1]] = shelf.stamp[1 - side, where, ROW]
+    told.done[1] += 1
+
+
+@part
+def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: int, end: int) -> float:
+    """Compare a row with each row at some places of the other window, newest first: a nested loop."""
+    side, rule, mask = wide(rows.side[at]), terms.rule, shelf.stamp.shape[1] - 1
+    for back in range(end - first):
+        where = (end - 1 - back) & mask
+        if rule.kind == BAND:
+            meets = near(shelf, rule, 1 - side, where, rows.sets, at)
+        else:
+            shared = shared_by(shelf, rule, 1 - side, where, rows.sets, at)
+            meets = holds(rule, side, shared, rows.sets.size[at], shelf.stamp[1 - side, where, SIZE])
+        if meets:
+            emit(shelf, terms, rows, told, at, where)
+    return float(end - first)
+
+
+@part
+def look_up(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: int, slot: int) -> float:
+    """Find what a row meets in one basic window from a place on, by the lists of its items.
+
+    The lists are walked from their newest posting on, and each row's share is summed up where it is met: O(1) a
+    posting, where merging the lists with a heap takes O(log items). Work is lists opened plus postings visited.
+    """
+    side, rule, sets = wide(rows.side[at]), terms.rule, rows.sets
+    other, mask, items = 1 - side, shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
+    alive = shelf.stamp[other, shelf.marks[LOW + other] & mask, BEGIN]
+    visited, count = 0, 0
+    for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
+        posting = shelf.heads[other, slot, bucket_of(shelf, sets.item[i])]
+        visited += 1
+        while posting >= alive:
+            where = posting & items
+            if shelf.owner[other, where] < first:
+                break
+            visited += 1
+            if shelf.item[other, where] == sets.item[i]:
+                place = shelf.owner[other, where] & mask
+                if told.score[place] == 0.0:
+                    told.touched[count] = place
+                    count += 1
+                told.score[place] += sets.weight[i] * shelf.weight[other, where] if rule.kind == PRODUCT else 1.0
+            posting = shelf.older[other, where]
+    for i in range(count):
+        where = told.touched[i]
+        if holds(rule, side, told.score[where], sets.size[at], shelf.stamp[other, where, SIZE]):
+            emit(shelf, terms, rows, told, at, where)
+        told.score[where] = 0.0
+    return float(visited)
+
+
+@kernel
+def expire_sets(shelf: Shelf, terms: Terms, counts: Ints, bar: int) -> None:
+    """Let go of the rows of both sides with ``tick + span <= bar``."""
+    shelf, counts, terms = borrowed(shelf), borrowed(counts), borrowed(terms)
+    for side in range(2):
+        counts[EXPIRED + side] += expire(shelf, side, terms.span[side], bar)

@@ -1,0 +1,237 @@
+"""Drive the kernels of windows of sets: make room, call them until they are done, collect what they wrote."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.join import flatten, unflatten
+from penstock.core.probing import (
+    BASE,
+    BUSY,
+    CAPACITY,
+    DIALS,
+    ENDS,
+    EVERYTHING,
+    PATIENCE,
+    PERIOD,
+    SAMPLING,
+    SKIPS,
+    TALLY,
+    Effort,
+    Rows,
+    Terms,
+    Told,
+    expire_sets,
+    step_sets,
+)
+from penstock.core.rng import seeded
+from penstock.core.sets import LOW, NEXT, ROW, Rule, Sets, Shelf, roomier, shelf
+from penstock.core.step import COUNTS, LEDGER_FULL, PAIRS_FULL, Batch, Plan
+from penstock.core.windows import Ints
+
+FIRST_ROOM = 1024
+FIRST_PAIRS = 1 << 14
+FIRST_LEDGER = 1 << 10
+NEVER = float(1 << 62)
+NOTES = 4
+ENDLESS = 1 << 62  # ticks of a basic window that is never full
+
+
+class Cut(NamedTuple):
+    """How a window is cut, and how many types of rows there are."""
+
+    basic: int = 1
+    length: tuple[int, int] = (ENDLESS, ENDLESS)
+    kinds: int = 1
+
+
+Adapt = Callable[[Effort, int], None]  # called when a period is over, with the tick; sets the effort of the next
+
+
+class SetJoin:
+    """The windows of a join on sets or numbers: batches in, pairs of row numbers out.
+
+    Parameters:
+        plan: spans and lateness, as numbers; there is no limit on rows.
+        rule: the condition.
+        weighted: whether items have weights.
+        cut: the basic windows.
+        seed: for draws.
+        adapt: called at the end of each period; None: everything is probed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        rule: Rule,
+        *,
+        weighted: bool,
+        cut: Cut | None = None,
+        seed: int = 0,
+        adapt: Adapt | None = None,
+    ) -> None:
+        cut = cut or Cut()
+        self.plan = plan
+        self.adapt = adapt
+        self.terms = Terms(plan.span, ENDLESS // 2 if plan.patient else 1 - plan.ahead, rule)
+        self.shelf: Shelf = shelf(
+            rows=FIRST_ROOM,
+            items=FIRST_ROOM,
+            basic=cut.basic,
+            length=np.array(cut.length, np.int64),
+            weighted=weighted,
+            indexed=bool(rule.indexed),
+        )
+        self.effort = idle(cut, seed)
+        self.counts = np.zeros(COUNTS, np.int64)
+        self.tick: int | None = None
+        self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
+        self._shed: list[Ints] = []
+        self._skipped: list[Ints] = []
+        self._ledger = (np.empty((FIRST_LEDGER, SKIPS), np.int64), np.empty((FIRST_LEDGER, 5), np.int64))
+        self._room()
+
+    def _room(self) -> None:
+        rows = self.shelf.stamp.shape[1]
+        self._score, self._touched = np.zeros(rows), np.empty(rows, np.int64)
+        self._reached = np.empty(self.shelf.basic.shape[1], np.int64)
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def push(self, batch: Batch, sets: Sets, kind: Ints) -> tuple[Ints, Ints]:
+        """Take a batch whose sets are in the same order, and return the row numbers of its pairs, left and right."""
+        if batch.row.size == 0:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        before = self.shelf
+        self.shelf = roomier(self.shelf, batch.row.size, int(sets.size.sum()))
+        if self.shelf is not before:
+            self._room()
+        side, row, tick, ts, kind = map(_steady, (batch.side, batch.row, batch.tick, batch.pos, kind))
+        rows = Rows(side, row, tick, ts, kind, Sets(*map(_steady, sets)))
+        done = np.zeros(4, np.int64)
+        found: list[Ints] = []
+        while True:
+            told = Told(
+                self._pairs, *self._ledger, self.counts, done, self._score, self._touched, self._reached
+            )  # fmt: skip
+            why = step_sets(self.shelf, self.terms, self.effort, rows, told)
+            found.append(self._pairs[:, : done[1]].copy())
+            for kept, ledger, count in zip(
+                (self._skipped, self._shed), self._ledger, (done[2], done[3]), strict=True
+            ):
+                if count:
+                    kept.append(ledger[:count].copy())
+            done[1:] = 0
+            if why == PERIOD:
+                self._adapt(int(batch.tick[done[0]]))
+            elif why == PAIRS_FULL:
+                live = self.shelf.marks[NEXT : NEXT + 2] - self.shelf.marks[LOW : LOW + 2]
+                size = max(self._pairs.shape[1], 2 * int(live.max()))
+                self._pairs = np.empty((2, size), np.int64)
+            elif why == LEDGER_FULL:
+                size = max(self._ledger[0].shape[0], 2 * self.shelf.basic.shape[1])
+                self._ledger = (np.empty((size, SKIPS), np.int64), self._ledger[1])
+            else:
+                break
+        self.tick = int(batch.tick[-1])
+        return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+
+    def _adapt(self, tick: int) -> None:
+        """End a period: set the effort for the next from what this one brought."""
+        effort = self.effort
+        assert self.adapt is not None
+        self.adapt(effort, tick)
+        effort.matched[...], effort.tried[...], effort.kinds[...], effort.tally[...] = 0, 0, 0, 0
+
+    def close(self) -> None:
+        """End the open tick: let go of what can meet nobody at a later one."""
+        if self.tick is not None and not self.plan.patient:  # else only the watermark says what is over
+            self._expire(self.tick + self.plan.ahead)
+
+    def advance(self, to: int) -> None:
+        """End every tick before `to`."""
+        self.tick = to - 1 if self.tick is None else max(self.tick, to - 1)
+        self.close()
+
+    def pass_watermark(self, to: int) -> None:
+        """Let go of the rows that meet nobody from `to` on."""
+        self._expire(to)
+
+    def _expire(self, bar: int) -> None:
+        expire_sets(self.shelf, self.terms, self.counts, bar)
+
+    def respan(self) -> None:
+        """Take notice of changed spans: rows are judged by them one by one, so there is nothing to do."""
+
+    # --- what happened --------------------------------------------------------------------------------------------
+
+    def take_ledger(self) -> Ints:
+        """Return the rows dropped at the queue since the last call, and let go of them."""
+        shed, self._shed = self._shed, []
+        return np.concatenate(shed) if shed else np.empty((0, 5), np.int64)
+
+    def take_skipped(self) -> Ints:
+        """Return what was not probed since the last call (side, row, tick, first, end), and let go of it."""
+        skipped, self._skipped = self._skipped, []
+        return np.concatenate(skipped) if skipped else np.empty((0, SKIPS), np.int64)
+
+    def live(self, side: int) -> int:
+        """Return how many rows are held on one side."""
+        return int(self.shelf.marks[NEXT + side] - self.shelf.marks[LOW + side])
+
+    def live_rows(self, side: int) -> Ints:
+        """Return the numbers of the rows held on one side, ascending."""
+        places = np.arange(self.shelf.marks[LOW + side], self.shelf.marks[NEXT + side])
+        return self.shelf.stamp[side, places & (self.shelf.stamp.shape[1] - 1), ROW].copy()
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all state as arrays by name."""
+        for name in ("_shed", "_skipped"):
+            setattr(self, name, [np.concatenate(parts)] if (parts := getattr(self, name)) else [])
+        return {
+            "counts": self.counts,
+            "tick": np.array([] if self.tick is None else [self.tick], np.int64),
+            **{name: kept[0] for name, kept in (("shed", self._shed), ("skipped", self._skipped)) if kept},
+            **flatten("shelf", self.shelf),
+            **flatten("effort", self.effort),
+        }
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Take over the state that ``arrays`` returned."""
+        self.counts = arrays["counts"]
+        self.tick = int(arrays["tick"][0]) if arrays["tick"].size else None
+        self._shed = [arrays["shed"]] if "shed" in arrays else []
+        self._skipped = [arrays["skipped"]] if "skipped" in arrays else []
+        self.shelf = unflatten("shelf", self.shelf, arrays)
+        self.effort = unflatten("effort", self.effort, arrays)
+        self._room()
+
+
+def idle(cut: Cut, seed: int) -> Effort:
+    """Return the effort that probes everything and never adapts."""
+    dials = np.zeros(DIALS)
+    dials[[CAPACITY, PATIENCE, ENDS]] = 1.0, 1.0, NEVER
+    dials[[SAMPLING, BUSY, BASE]] = 1.0, -NEVER, 0.0
+    return Effort(
+        np.array([EVERYTHING, 0], np.int64),
+        seeded(seed),
+        dials,
+        np.ones((2, cut.kinds)),
+        np.tile(np.arange(cut.basic), (2, 1)),
+        np.zeros((2, cut.basic, 2), np.int64),
+        np.zeros((2, cut.basic, 2), np.int64),
+        np.zeros((2, cut.kinds), np.int64),
+        np.zeros(TALLY),
+        np.zeros((2, cut.basic, 2)),
+        np.zeros(4),
+        np.zeros(NOTES),
+    )
+
+
+def _steady(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column as kernels take it, read-only: were it now one and now the other, each would be compiled."""
+    column = np.ascontiguousarray(column).view()
+    column.flags.writeable = False
+    return column

@@ -1,0 +1,289 @@
+"""Windows of sets: rows in order of time, in basic windows, each with an inverted index in the same order.
+
+Each side is a ring of its rows and a ring of their items. A *posting* is one item of one row; it names the next older
+posting of its bucket in the same basic window, so a list is walked from the newest row to the oldest and may stop at
+any age. Inserting is O(1) per item. What expires is overwritten, and a basic window that is used again only forgets
+its buckets: O(1) per item, amortised. Basic windows lie in a circular buffer; with one of endless length, the index
+is that of the whole window (gedik2007 §4.2.2, §5.1).
+
+A number is a set of one item that carries the number as its weight.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.core.jit import borrowed, kernel, part, wide
+from penstock.core.rng import mixed
+from penstock.core.windows import Floats, Ints
+
+# columns of a stamp: when the row came, its own time, its number, where its items begin, how many they are, its type
+TICK, TS, ROW, BEGIN, SIZE, KIND = 0, 1, 2, 3, 4, 5
+STAMPS = 6
+# marks, one per side: the next place, the oldest place that lives, the next posting, the newest basic window
+NEXT, LOW, POSTING, BASIC = 0, 2, 4, 6
+MARKS = 8
+# columns of a basic window: its first place, and the tick it begins at
+FIRST, SINCE = 0, 1
+# conditions
+OVERLAP, EQUAL, CONTAINS, CONTAINED, PRODUCT, BAND = 0, 1, 2, 3, 4, 5
+FEW = 24  # up to so many items are sorted by insertion
+
+
+class Rule(NamedTuple):
+    """The condition of a join, as numbers."""
+
+    kind: int
+    bound: float  # at least so many items, at least such a product, or within such a distance
+    indexed: int  # 0: every row is compared (nested loop)
+
+
+class Sets(NamedTuple):
+    """The sets of some rows: items sorted and distinct."""
+
+    begin: Ints
+    size: Ints
+    item: Ints
+    weight: Floats  # empty: none
+
+
+class Shelf(NamedTuple):
+    """The rows of both sides that are not expired."""
+
+    stamp: Ints  # (side, place % room, TICK..KIND)
+    item: Ints  # (side, posting % items)
+    weight: Floats  # the same; one column only where there are none
+    owner: Ints  # (side, posting % items) -> place
+    older: Ints  # (side, posting % items) -> the next older posting of the bucket; -1: none
+    heads: Ints  # (side, basic window % n, bucket) -> its newest posting; -1: none
+    basic: Ints  # (side, basic window % n, FIRST..SINCE)
+    length: Ints  # per side, of a basic window in ticks
+    marks: Ints
+
+
+def shelf(*, rows: int, items: int, basic: int, length: Ints, weighted: bool, indexed: bool) -> Shelf:
+    """Return empty windows with so much room (powers of 2), in so many basic windows of these lengths."""
+    marks = np.zeros(MARKS, np.int64)
+    marks[BASIC : BASIC + 2] = -1
+    links = items if indexed else 1
+    return Shelf(
+        np.zeros((2, rows, STAMPS), np.int64),
+        np.zeros((2, items), np.int64),
+        np.zeros((2, items if weighted else 1)),
+        np.zeros((2, links), np.int64),
+        np.zeros((2, links), np.int64),
+        np.full((2, basic, buckets_for(links, basic) if indexed else 1), -1, np.int64),
+        np.zeros((2, basic, 2), np.int64),
+        length,
+        marks,
+    )
+
+
+def buckets_for(items: int, basic: int) -> int:
+    """Return how many buckets each basic window gets, a power of 2: about one for each posting."""
+    return 1 << max(4, (2 * items // basic - 1).bit_length())
+
+
+def roomier(old: Shelf, rows: int, items: int) -> Shelf:
+    """Return the same windows with room for so many more rows and items on each side."""
+    marks, basic, indexed = old.marks, old.basic.shape[1], old.older.shape[1] > 1
+    first = old.stamp[[0, 1], marks[LOW : LOW + 2] & (old.stamp.shape[1] - 1), BEGIN]
+    kept = np.where(marks[NEXT : NEXT + 2] > marks[LOW : LOW + 2], first, marks[POSTING : POSTING + 2])
+    wanted = [
+        int((marks[NEXT : NEXT + 2] - marks[LOW : LOW + 2]).max()) + rows,
+        int((marks[POSTING : POSTING + 2] - kept).max()) + items,
+    ]
+    room = [old.stamp.shape[1], old.item.shape[1]]
+    if all(have >= want for have, want in zip(room, wanted, strict=True)):
+        return old
+    room = [max(have, 1 << (want - 1).bit_length()) for have, want in zip(room, wanted, strict=True)]
+    new = shelf(
+        rows=room[0],
+        items=room[1],
+        basic=basic,
+        length=old.length,
+        weighted=old.weight.shape[1] > 1,
+        indexed=indexed,
+    )
+    new.basic[...], new.marks[...] = old.basic, marks
+    for side in range(2):
+        places = np.arange(marks[LOW + side], marks[NEXT + side])
+        new.stamp[side, places & (room[0] - 1)] = old.stamp[side, places & (old.stamp.shape[1] - 1)]
+        postings = np.arange(kept[side], marks[POSTING + side])
+        to, since = postings & (room[1] - 1), postings & (old.item.shape[1] - 1)
+        for mine, theirs in ((new.item, old.item), (new.weight, old.weight)):
+            if theirs.shape[1] > 1:
+                mine[side, to] = theirs[side, since]
+        if indexed:
+            relink(new, side)
+    return new
+
+
+@kernel
+def relink(shelf: Shelf, side: int) -> None:
+    """Make the index of one side anew. O(postings)."""
+    shelf = borrowed(shelf)
+    mask, items = shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
+    newest, count = shelf.marks[BASIC + side], shelf.basic.shape[1]
+    low = shelf.marks[LOW + side]
+    for window in range(max(wide(0), newest - count + 1), newest + 1):
+        slot = window % count
+        shelf.heads[side, slot, :] = -1
+        for place in range(max(low, shelf.basic[side, slot, FIRST]), end_of(shelf, side, window)):
+            begin = shelf.stamp[side, place & mask, BEGIN]
+            for posting in range(begin, begin + shelf.stamp[side, place & mask, SIZE]):
+                link(shelf, side, slot, posting, place, shelf.item[side, posting & items])
+
+
+@part
+def bucket_of(shelf: Shelf, item: int) -> int:
+    """Return the bucket of an item."""
+    return wide(mixed(np.uint64(item)) & np.uint64(shelf.heads.shape[2] - 1))
+
+
+@part
+def link(shelf: Shelf, side: int, slot: int, posting: int, place: int, item: int) -> None:
+    """Put a posting at the head of its list."""
+    at = posting & (shelf.older.shape[1] - 1)
+    bucket = bucket_of(shelf, item)
+    shelf.owner[side, at] = place
+    shelf.older[side, at] = shelf.heads[side, slot, bucket]
+    shelf.heads[side, slot, bucket] = posting
+
+
+@part
+def end_of(shelf: Shelf, side: int, window: int) -> int:
+    """Return the place after the last row of a basic window."""
+    if window == shelf.marks[BASIC + side]:
+        return shelf.marks[NEXT + side]
+    return shelf.basic[side, (window + 1) % shelf.basic.shape[1], FIRST]
+
+
+@part
+def insert(shelf: Shelf, rule: Rule, side: int, stamp: Any, sets: Sets, at: int) -> None:
+    """Take a row into the newest basic window of its side, or into a new one if that is full. O(1) per item."""
+    marks, count = shelf.marks, shelf.basic.shape[1]
+    place, posting, tick = marks[NEXT + side], marks[POSTING + side], stamp[0]
+    slot = marks[BASIC + side] % count
+    if marks[BASIC + side] < 0 or tick - shelf.basic[side, slot, SINCE] >= shelf.length[side]:
+        marks[BASIC + side] += 1
+        slot = marks[BASIC + side] % count
+        shelf.basic[side, slot, FIRST] = place
+        shelf.basic[side, slot, SINCE] = tick
+        if count > 1:
+            shelf.heads[side, slot, :] = -1
+    where, size = place & (shelf.stamp.shape[1] - 1), sets.size[at]
+    for column in range(3):
+        shelf.stamp[side, where, column] = stamp[column]
+    shelf.stamp[side, where, BEGIN] = posting
+    shelf.stamp[side, where, SIZE] = size
+    shelf.stamp[side, where, KIND] = stamp[3]
+    items = shelf.item.shape[1] - 1
+    for i in range(size):
+        item = sets.item[sets.begin[at] + i]
+        shelf.item[side, (posting + i) & items] = item
+        if shelf.weight.shape[1] > 1:
+            shelf.weight[side, (posting + i) & items] = sets.weight[sets.begin[at] + i]
+        if rule.indexed:
+            link(shelf, side, slot, posting + i, place, item)
+    marks[NEXT + side] += 1
+    marks[POSTING + side] += size
+
+
+@part
+def expire(shelf: Shelf, side: int, span: int, bar: int) -> int:
+    """Let go of the rows with ``tick + span <= bar``, from the oldest on; returns how many."""
+    marks, mask = shelf.marks, shelf.stamp.shape[1] - 1
+    before = marks[LOW + side]
+    while marks[LOW + side] < marks[NEXT + side]:
+        if shelf.stamp[side, marks[LOW + side] & mask, TICK] + span > bar:
+            break
+        marks[LOW + side] += 1
+    return marks[LOW + side] - before
+
+
+@part
+def holds(rule: Rule, side: int, shared: float, mine: int, theirs: int) -> bool:
+    """Say whether a row of one side with so many items meets a row of the other, by what they share."""
+    left, right = (mine, theirs) if side == 0 else (theirs, mine)
+    if rule.kind == EQUAL:
+        return shared == left and shared == right
+    if rule.kind == CONTAINS:
+        return shared == right
+    if rule.kind == CONTAINED:
+        return shared == left
+    return shared >= rule.bound
+
+
+@part
+def shared_by(shelf: Shelf, rule: Rule, other: int, where: int, sets: Sets, at: int) -> float:
+    """Return what a row and a stored one share, by merging their sorted items: a count, or an inner product."""
+    items, begin = shelf.item.shape[1] - 1, shelf.stamp[other, where, BEGIN]
+    i, j, total = sets.begin[at], begin, 0.0
+    while i < sets.begin[at] + sets.size[at] and j < begin + shelf.stamp[other, where, SIZE]:
+        mine, theirs = sets.item[i], shelf.item[other, j & items]
+        if mine == theirs:
+            total += sets.weight[i] * shelf.weight[other, j & items] if rule.kind == PRODUCT else 1.0
+        i += mine <= theirs
+        j += theirs <= mine
+    return total
+
+
+@part
+def near(shelf: Shelf, rule: Rule, other: int, where: int, sets: Sets, at: int) -> bool:
+    """Say whether the number of a row is close to that of a stored one."""
+    stored = shelf.weight[other, shelf.stamp[other, where, BEGIN] & (shelf.item.shape[1] - 1)]
+    return abs(stored - sets.weight[sets.begin[at]]) <= rule.bound
+
+
+def tidied(sizes: Ints, item: Ints, weight: Floats) -> Sets:
+    """Sort the items of each row and let each count once, with its first weight. Works in place.
+
+    `sizes` are those of the rows, one after the other. O(items log items).
+    """
+    begin, size = np.zeros(sizes.size, np.int64), np.zeros(sizes.size, np.int64)
+    sets = Sets(begin, size, item, weight)
+    tidy(sizes, sets)
+    return sets
+
+
+@kernel
+def tidy(sizes: Ints, sets: Sets) -> None:
+    """Do what ``tidied`` says."""
+    sizes, sets = borrowed(sizes), borrowed(sets)
+    item, weight, begin = sets.item, sets.weight, sets.begin
+    read = wrote = 0
+    for row in range(sizes.size):
+        begin[row] = wrote
+        end = read + sizes[row]
+        if sizes[row] <= FEW:
+            insertion_sort(item, weight, read, end)
+        else:
+            order = np.argsort(item[read:end], kind="mergesort")
+            item[read:end] = item[read:end][order]
+            if weight.size:
+                weight[read:end] = weight[read:end][order]
+        for i in range(read, end):
+            if wrote == begin[row] or item[wrote - 1] != item[i]:
+                item[wrote] = item[i]
+                if weight.size:
+                    weight[wrote] = weight[i]
+                wrote += 1
+        read = end
+        sets.size[row] = wrote - begin[row]
+
+
+@part
+def insertion_sort(item: Ints, weight: Floats, begin: int, end: int) -> None:
+    """Sort a few items, equal ones staying in their order."""
+    for i in range(begin + 1, end):
+        moved, burden = item[i], weight[i] if weight.size else 0.0
+        j = i
+        while j > begin and item[j - 1] > moved:
+            item[j] = item[j - 1]
+            if weight.size:
+                weight[j] = weight[j - 1]
+            j -= 1
+        item[j] = moved
+        if weight.size:
+            weight[j] = burden

@@ -1,0 +1,1 @@
+"""Ways to do less work than a window join asks for, one file each."""
