@@ -12,7 +12,8 @@ from math import prod
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["time", "rows"]
-Policy = Literal["oldest", "prob", "life"]
+Policy = Literal["oldest", "prob", "life", "simp", "simpprob", "dimpprob", "dgl", "lru"]
+Statistics = Literal["memory", "window"]
 Ident = tuple[int, int]  # (side, row)
 Pair = tuple[int, int]  # (left row, right row)
 Table = Mapping[Any, float]  # how likely each key is to arrive on one side; a missing key means 0
@@ -109,6 +110,72 @@ def exact(trace: list[Arrival], *, spans: tuple[int, int], kind: Kind, lateness:
     return {(left.row, right.row) for left, right in product(lefts, rights) if windows.meet(left, right)}
 
 
+class Ranking:
+    """What the policies of importance2006, and LRU, think of the tuples in memory, worked out anew at every tick."""
+
+    def __init__(
+        self, policy: Policy, windows: Windows, importance: Callable[[Row], float], statistics: Statistics
+    ) -> None:
+        self.policy = policy
+        self.windows = windows
+        self.importance = importance
+        self.statistics = statistics
+        self.memory: list[Row] = []
+        self.before: int | None = None
+        self.matched: dict[Row, float] = {}  # now, by every tuple
+        self.at_first: dict[Row, float] = {}  # at the tick it came
+        self.gains: dict[Row, float] = {}
+        self.used: dict[Row, int] = {}
+
+    def matches(self, row: Row, now: int) -> float:
+        """Count the partners in memory, or of the last window, shed ones included."""
+        others = self.memory
+        if self.statistics == "window":
+            others = [
+                other
+                for other in self.windows.rows
+                if other.ts <= now and self.windows.age(other, now) < self.windows.spans[other.side]
+            ]
+        return sum(other.side != row.side and other.key == row.key for other in others)
+
+    def tick(self, memory: list[Row], now: int) -> None:
+        """Look at memory once the newcomers have entered and before anybody is shed."""
+        if self.policy in {"oldest", "prob", "life"}:
+            return
+        self.memory = memory.copy()
+        self.matched = {row: self.matches(row, now) for row in memory}
+        for row in memory:
+            self.at_first.setdefault(row, self.matched[row])
+            partners = [other for other in memory if other.side != row.side and other.key == row.key]
+            meets = any(now in {row.ts, other.ts} for other in partners)
+            if row.ts == now or meets:
+                self.used[row] = now
+            self.gains[row] = self.gain(row, now, meets=meets)
+        self.before = now
+
+    def gain(self, row: Row, now: int, *, meets: bool) -> float:
+        """Work out DGL's priority: the importance, then a gain or a loss at every tick."""
+        span = self.windows.spans[row.side]
+        total, passed = self.importance(row), 0
+        if row.ts != now:
+            total = self.gains[row]
+            assert self.before is not None
+            passed = self.windows.age(row, now) - self.windows.age(row, self.before)
+        for _ in range(passed - 1 if meets else passed):
+            total *= max(1 - 4 / span, 0.5)
+        if meets:
+            total += self.importance(row) * self.matched[row] * self.windows.remaining(row, now) / span
+        return total
+
+    def worth(self, row: Row) -> tuple[float, ...]:
+        """Return what a tuple is worth, with what decides between equals before age does."""
+        importance = self.importance(row)
+        if self.policy in {"simpprob", "dimpprob"}:
+            matches = (self.at_first if self.policy == "simpprob" else self.matched)[row]
+            return importance * matches, importance, matches
+        return ({"simp": importance, "dgl": self.gains[row], "lru": self.used[row]}[self.policy],)
+
+
 def bounded(
     trace: list[Arrival],
     *,
@@ -118,6 +185,8 @@ def bounded(
     policy: Policy,
     p: tuple[Table, Table] = ({}, {}),
     per_key: int | None = None,
+    importance: Callable[[Row], float] = lambda _row: 1.0,
+    statistics: Statistics = "memory",
 ) -> Bounded:
     """Join an in-order trace within `limits`: one shared pool, or a pool for each side."""
     rows = numbered(trace)
@@ -126,11 +195,12 @@ def bounded(
     pools = [((0, 1), limits)] if isinstance(limits, int) else [((0,), limits[0]), ((1,), limits[1])]
     memory: list[Row] = []
     result = Bounded(set(), [], set(), set())
+    ranking = Ranking(policy, windows, importance, statistics)
 
-    def priority(row: Row, now: int) -> tuple[float, tuple[int, int, int]]:
+    def priority(row: Row, now: int) -> tuple[tuple[float, ...], tuple[int, int, int]]:
         p_other = p[1 - row.side].get(row.key, 0)
         worth = {"oldest": 0, "prob": p_other, "life": windows.remaining(row, now) * p_other}
-        return worth[policy], seniority(row)
+        return (worth[policy],) if policy in worth else ranking.worth(row), seniority(row)
 
     def shed(victim: Row, reason: str, now: int) -> None:
         memory.remove(victim)
@@ -147,6 +217,7 @@ def bounded(
         gone = [row for row in present if windows.expires(row, now)]
         result.expired.update((row.side, row.row) for row in gone)
         memory[:] = [row for row in present if row not in gone]
+        ranking.tick(memory, now)
         # (3b) From the oldest on, a tuple leaves while its side holds too many of its key.
         for row in memory.copy():
             same = [other for other in memory if (other.side, other.key) == (row.side, row.key)]

@@ -19,9 +19,11 @@ policies = [
     "rand", "oldest", pen.policy("rand", at="input"), pen.policy("replay", schedule=schedule),
     *(pen.policy(name, statistics=source) for name in ("prob", "life") for source in ("decayed", "window")),
     pen.policy("prob", statistics=pen.table(left=streams.left_chances, right=streams.right_chances)),
+    "simp", "lru", "age", "simpprob", "dimpprob", "dgl", pen.policy("dimpprob", statistics="decayed"),
+    *(pen.policy(name, statistics="window") for name in ("simpprob", "dimpprob", "dgl")),
 ]
 for window, lateness, left in ((20, 0, streams.left), (20, 3, late), (pen.rows(15), 0, streams.left)):
-    common = {"on": "key", "time": "ts", "window": window, "lateness": lateness}
+    common = {"on": "key", "time": "ts", "window": window, "lateness": lateness, "importance": "importance"}
     for policy in policies:
         for memory, split in ((12, "shared"), (12, "fixed"), ("2kB", "shared")):
             result = pen.run(left, streams.right, memory=memory, split=split, policy=policy, per_key=4, **common)

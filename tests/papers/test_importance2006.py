@@ -1,4 +1,4 @@
-"""What importance2006 claims of its offline half, as assertions on small runs."""
+"""What importance2006 claims, as assertions on small runs."""
 
 import tracemalloc
 from typing import Any
@@ -12,9 +12,9 @@ from penstock.optimum.networks import by_class, by_moment
 from penstock.optimum.problem import Pool, Problem, chains, problem
 from penstock.optimum.states import MemoryStates
 from penstock.streams.intake import NO_INTS, Side
-from penstock.streams.workloads import Workload, zipf
+from penstock.streams.workloads import Relation, Workload, zipf
 
-WINDOW = 20
+WINDOW, SEED = 20, 3
 JOIN: dict[str, Any] = {
     "on": "key",
     "time": "ts",
@@ -26,7 +26,7 @@ JOIN: dict[str, Any] = {
 
 
 def streams(rows: int) -> Workload:
-    return zipf(rows, keys=10, importance="rare", seed=3)
+    return zipf(rows, keys=10, importance="rare", seed=SEED)
 
 
 def posed(rows: int) -> Problem:
@@ -83,3 +83,29 @@ def test_the_states_of_odja_are_few_at_both_ends_of_memory_and_many_between() ->
 
     few, many, one = states(1), states(3), states(WINDOW - 1)
     assert one == 1 < few <= WINDOW < many
+
+
+# --- online -----------------------------------------------------------------------------------------------------
+
+
+def gained(relation: Relation, skew: tuple[float, float], policies: list[str]) -> dict[str, float]:
+    """Return the importance that policies gather on a window of 100 and a quarter of the memory."""
+    both = zipf(1400, keys=100, skew=skew, relation=relation, importance="rare", seed=SEED)
+    join = {**JOIN, "window": 100, "combine": "min", "split": ["fixed"]}
+    table = pen.compare(both.left, both.right, policies=policies, memory=[50], count_from=200, **join)
+    return dict(zip(table["policy"].to_pylist(), table["importance"].to_pylist(), strict=True))
+
+
+def test_importance_or_matches_alone_are_worse_than_both() -> None:
+    got = gained("uncorrelated", (1.0, 0.0), ["simp", "dimpprob", "rand"])
+    assert got["rand"] < got["simp"] < got["dimpprob"]
+
+
+def test_matches_that_are_kept_up_to_date_are_better() -> None:
+    got = gained("uncorrelated", (1.0, 0.0), ["simpprob", "dimpprob"])
+    assert got["simpprob"] < got["dimpprob"]
+
+
+def test_on_correlated_streams_dimpprob_beats_dgl() -> None:
+    got = gained("correlated", (1.0, 1.0), ["dgl", "dimpprob"])
+    assert got["dgl"] < got["dimpprob"]

@@ -59,12 +59,19 @@ def subjects() -> Iterator[Subject]:
     """Return every registered policy, with its defaults and with every option that changes how it works."""
     variants: dict[str, list[dict[str, Any]]] = {
         "statistics": [{"statistics": source} for source in ("history", "window", CHANCES)],
-        "half_life": [{"half_life": 3}],
+        "by": [{"by": "matches"}],
+        "loss": [{"loss": 0.5, "gain": 3}],
+        "half_life": [{"statistics": "decayed", "half_life": 3}],
         "at": [{"at": "input"}],
     }
     for entry in entries():
         options: list[dict[str, Any]] = [{}] if entry.name != "replay" else []
-        options += [variant for name in entry.options for variant in variants.get(name, [])]
+        options += [
+            variant
+            for name, option in entry.options.items()
+            for variant in variants.get(name, [])
+            if option.check(variant[name]) is None
+        ]
         for chosen in options:
             policy = pen.policy(entry.name, **chosen)
             yield Subject(entry, str(policy), lambda *_, policy=policy: policy)

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import InputError, OutputError
 from penstock.report.figures import Figure, relative, save
-from penstock.report.papers import das2003
+from penstock.report.papers import das2003, importance2006
 from penstock.report.papers.claims import FAILS, HOLDS, IN_PART, judged
 from penstock.report.papers.registry import PAPERS, figure, names
 
@@ -38,6 +38,25 @@ def test_synthetic_figures(number: str) -> None:
         for name in ("RAND", "LIFE", "PROB"):
             for got, best, exact in zip(*(made.curves[each] for each in (name, "OPT", "EXACT")), strict=True):
                 assert 0 < got <= best <= exact
+
+
+@pytest.mark.parametrize("number", ["2-special", "9", "11-window"])
+def test_figures_of_importance(number: str) -> None:
+    made, told = measured(f"importance2006/{number}")
+    assert told[-1] == (len(told), len(told))
+    best = made.curves["OPT" if "OPT" in made.curves else "ODJA/ESJA"]
+    for name, curve in made.curves.items():
+        if name != "EXACT":
+            assert all(0 < got <= most + SLACK * most for got, most in zip(curve, best, strict=True))
+    assert all(got <= most + SLACK * most for got, most in zip(best, made.curves["EXACT"], strict=True))
+    assert importance2006.claims({number: made})
+
+
+def test_the_constants_of_dgl_and_the_large_streams() -> None:
+    constants, _ = measured("importance2006/constants")
+    assert len(constants.curves) == len(importance2006.GAINS)
+    table, _ = measured("importance2006/table1")
+    assert set(table.settings["seconds"]) == set(table.curves) == set(importance2006.ONLINE)
 
 
 def test_weather_figures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +129,22 @@ def test_claims_are_judged_by_the_numbers() -> None:
     flat = {"RAND": [10.0, 20.0], "LIFE": [10.0, 20.0], "PROB": [10.0, 20.0]}
     assert [HOLDS, HOLDS] == verdicts(_5=made_up({**flat, "OPT": [11.0, 22.0]}, x, window=100))
     assert [HOLDS, FAILS] == verdicts(_5=made_up({**flat, "OPT": [30.0, 22.0]}, x, window=100))
+
+
+def test_claims_of_importance_are_judged_by_the_numbers() -> None:
+    in_order = {name: [float(6 - at)] * 2 for at, name in enumerate(importance2006.ONLINE)}
+    rising = {"OPT": [10.0, 30.0], "EXACT": [40.0, 50.0]}
+    as_said = made_up(in_order | rising, [200.0, 800.0])
+    reversed_ = made_up({name: [float(at + 1)] * 2 for at, name in enumerate(in_order)} | rising, [200.0, 800.0])
+
+    def verdict_of(number: str, figure: Figure) -> list[str]:
+        return [claim.verdict for claim in importance2006.claims({number: figure})]
+
+    assert [HOLDS, HOLDS] == verdict_of("8", as_said)
+    assert [HOLDS, IN_PART] == verdict_of("9", as_said)
+    assert [FAILS] == verdict_of("9-window", reversed_) == verdict_of("11", as_said)
+    assert [HOLDS] == verdict_of("11", reversed_)
+    assert [] == importance2006.claims({})
 
 
 def test_claims_about_figures_that_are_not_there_are_left_out() -> None:

@@ -23,8 +23,9 @@ COMMON: dict[str, Any] = {"on": "k", "time": "ts", "window": "30 seconds"}
         {"memory": 20, "policy": "life", "split": "fixed", "per_key": 4},
         {"memory": 30, "policy": "oldest", "split": (20, 10), "window": ("10 seconds", "40 seconds")},
         {"memory": "3kB", "policy": "prob", "importance": "w", "combine": "sum"},
+        {"memory": 20, "policy": pen.policy("dimpprob", statistics="window"), "importance": "w"},
     ],
-    ids=["prob", "life", "oldest", "bytes"],
+    ids=["prob", "life", "oldest", "bytes", "dimpprob"],
 )
 def test_one_shard_equals_the_embedded_engine(spark: Any, tmp_path: Path, options: dict[str, Any]) -> None:
     found, report = play(spark, tmp_path, TABLES, CUTS, **{"shards": 1, **options})
@@ -39,7 +40,9 @@ def test_one_shard_equals_the_embedded_engine(spark: Any, tmp_path: Path, option
         assert report.importance == pytest.approx(wanted.report.importance)
 
 
-@pytest.mark.parametrize(("policy", "split"), [("rand", "shared"), ("rand", "fixed"), ("life", "fixed")])
+@pytest.mark.parametrize(
+    ("policy", "split"), [("rand", "shared"), ("rand", "fixed"), ("life", "fixed"), ("dgl", "shared")]
+)
 def test_one_shard_equals_a_join_that_waits_as_long_for_late_rows(
     spark: Any, tmp_path: Path, policy: str, split: str
 ) -> None:

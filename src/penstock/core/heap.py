@@ -1,7 +1,8 @@
 """Know which tuple is worth least: a heap over keys or tuples, one per side.
 
 An entry stands for a leaf (a key id, or a slot) with the score, age and row number of the tuple that plays for it:
-itself, or the oldest of its key.
+itself, or the oldest of its key, or its least important (``kin``). Equal scores go by what the policy says of ties,
+then by age.
 
 The heap is lazy. What an entry says is never more than the truth: a leaf that becomes worth less gets a new entry
 at once, a leaf that becomes worth more, or leaves, is not touched. Only the entry at the top is compared with the
@@ -24,8 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.hooks import counts, ranks, scale, score
+from penstock.core import kin as kindred
+from penstock.core.hooks import by_importance, counts, has_ties, holds, ranks, scale, score, tie
+from penstock.core.hooks import fades as fading
 from penstock.core.jit import borrowed, columns, kernel, outlined, overload, part, prefetch, uncached, wide
+from penstock.core.kin import Kin, join_kin, leave_kin
 from penstock.core.windows import (
     ALIVE,
     BUNCH,
@@ -42,9 +46,11 @@ from penstock.core.windows import (
     Floats,
     Ints,
     Windows,
+    Words,
     ask_for_neighbours,
     bunch_of,
     first,
+    importance_of,
     key_of,
     lines,
     moment_of,
@@ -68,21 +74,29 @@ class Heap(NamedTuple):
     worth: Floats  # (side, place)
     tag: Ints  # (side, place, BORN..LEAF)
     sure: Ints  # (side, place) -> first clock at which to look again; one place where scores stand still
+    ties: Floats  # (side, place) -> what decides between equal scores; one place where only age does
     known: npt.NDArray[Any]  # (side, leaf) -> 1: it has an entry that says enough, whoever plays for it next
     size: Ints  # (side,) -> entries
     span: Ints  # per side
+    kin: Kin
+    later: Words  # [how many, then their bunches]: partners of who was given up in this tick
 
 
-def empty(*, entries: int, leaves: int, fading: bool, span: Ints) -> Heap:
-    """Return heaps without entries, with room for so many on each side."""
+def empty(*, policy: Any, entries: int, keys: int, slots: int, span: Ints) -> Heap:
+    """Return heaps without entries for a policy, with room for so many on each side."""
+    leaves = {"key": keys, "tuple": slots}.get(ranks(policy) or "", 1)
+    kin = kindred.empty(keys=keys, slots=slots) if by_importance(policy) else kindred.empty(keys=1, slots=1)
     memory = lines(entries + 1, 8).ravel()[7:]  # so what the children of a place are worth crosses no line
     return Heap(
         worth=memory[: 2 * entries].view(np.float64).reshape(2, entries),
         tag=memory[2 * entries : 8 * entries].reshape(2, entries, 3),
-        sure=np.empty((2, entries if fading else 1), np.int64),
+        sure=np.empty((2, entries if fading(policy) else 1), np.int64),
+        ties=np.empty((2, entries if has_ties(policy) else 1), np.float64),
         known=np.zeros((2, leaves), np.int8),
         size=np.zeros(2, np.int64),
         span=span,
+        kin=kin,
+        later=np.zeros(1 + (slots if holds(policy) else 0), np.int32),
     )
 
 
@@ -91,9 +105,14 @@ def entries_for(slots: int) -> int:
     return 8 * ((slots + slots // 4 + FEW) // 8 + 1)
 
 
-def fits(heap: Heap, *, entries: int, leaves: int, span: Ints) -> bool:
+def fits(heap: Heap, *, policy: Any, entries: int, keys: int, slots: int, span: Ints) -> bool:
     """Say whether heaps have just this room, so that they can be filled anew: new memory costs more than that."""
-    return heap.tag.shape[1] == entries and heap.known.shape[1] == leaves and heap.span is span
+    room = heap.tag.shape[1] == entries and heap.span is span
+    if by_importance(policy):
+        room = room and heap.kin.link.shape[0] == slots
+    if holds(policy):
+        room = room and heap.later.size == slots + 1
+    return room and heap.known.shape[1] == (keys if ranks(policy) == "key" else slots)
 
 
 # --- order: nothing below depends on the policy -------------------------------------------------------------------
@@ -124,9 +143,19 @@ def older(tag: Ints, other: Ints) -> bool:
 
 
 @part
+def before(heap: Heap, side: int, place: int, other: int) -> bool:
+    """Say which of two entries with equal scores goes first."""
+    if heap.ties.shape[1] > 1 and heap.ties[side, place] != heap.ties[side, other]:
+        return bool(heap.ties[side, place] < heap.ties[side, other])
+    return older(heap.tag[side, place], heap.tag[side, other])
+
+
+@part
 def move(heap: Heap, side: int, source: int, place: int) -> None:
     """Copy an entry to another place."""
     heap.worth[side, place] = heap.worth[side, source]
+    if heap.ties.shape[1] > 1:
+        heap.ties[side, place] = heap.ties[side, source]
     for column in range(3):
         heap.tag[side, place, column] = heap.tag[side, source, column]
 
@@ -139,12 +168,11 @@ def first_child(heap: Heap, side: int, clock: int, place: int) -> tuple[int, flo
     if begin >= end:
         return wide(NOBODY), np.inf
     best, best_now = wide(begin), present(heap, side, clock, begin)
-    tag = heap.tag[side]
     for child in range(begin + 1, end):
         now = present(heap, side, clock, child)
         sooner = now < best_now
         if now == best_now:  # rare, so apart: the rest needs no branch, which nobody could foretell
-            sooner = older(tag[child], tag[best])
+            sooner = before(heap, side, child, best)
         best = wide(child) if sooner else best
         best_now = now if sooner else best_now
     return best, best_now
@@ -158,10 +186,9 @@ def sink(heap: Heap, side: int, clock: int, place: int) -> None:
     spare = heap.tag.shape[1] - 1  # the last place never holds an entry: the one that moves waits there
     move(heap, side, place, spare)
     now = present(heap, side, clock, spare)
-    tag = heap.tag[side]
     while True:
         child, theirs = first_child(heap, side, clock, place)
-        if child < 0 or now < theirs or (now == theirs and older(tag[spare], tag[child])):
+        if child < 0 or now < theirs or (now == theirs and before(heap, side, spare, child)):
             break
         move(heap, side, child, place)
         place = child
@@ -182,11 +209,10 @@ def add(heap: Heap, side: int, clock: int) -> None:
     heap.size[side] = place + 1
     now = present(heap, side, clock, spare)
     bottom = place
-    tag = heap.tag[side]
     while place > 0:
         above = (place - 1) >> SHIFT
         theirs = present(heap, side, clock, above)
-        if theirs < now or (theirs == now and older(tag[above], tag[spare])):
+        if theirs < now or (theirs == now and before(heap, side, above, spare)):
             break
         move(heap, side, above, place)
         place = above
@@ -277,24 +303,34 @@ def settle_below(heap: Heap, side: int, clock: int) -> None:
 # --- entries ------------------------------------------------------------------------------------------------------
 
 
-def front(policy: Any, windows: Windows, side: int, leaf: int) -> int:
+def front(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> int:
     """Return the tuple that plays for a leaf, or -1."""
-    return (_front_of_key if ranks(policy) == "key" else _front_of_slot)(policy, windows, side, leaf)
+    slot: int = _front_by(policy)(policy, windows, heap, side, leaf)
+    return slot
 
 
-def _front_of_key(policy: Any, windows: Windows, side: int, leaf: int) -> int:  # noqa: ARG001
+def _front_of_key(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> int:  # noqa: ARG001
     bunch = bunch_of(leaf, side)
     return first(windows, bunch) if windows.runs[bunch, ALIVE] > 0 else wide(NOBODY)
 
 
-def _front_of_slot(policy: Any, windows: Windows, side: int, leaf: int) -> int:  # noqa: ARG001
+def _front_of_kin(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> int:  # noqa: ARG001
+    return wide(heap.kin.root[side, leaf])
+
+
+def _front_of_slot(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> int:  # noqa: ARG001
     bunch = windows.link[leaf, BUNCH]
     return wide(leaf) if bunch >= 0 and (bunch & 1) == side else wide(NOBODY)
 
 
+def _front_by(policy: Any) -> Any:
+    by_key = _front_of_kin if by_importance(policy) else _front_of_key
+    return by_key if ranks(policy) == "key" else _front_of_slot
+
+
 @overload(front)
-def _front(policy: Any, windows: Any, side: Any, leaf: Any) -> Any:  # noqa: ARG001
-    return _front_of_key if ranks(policy) == "key" else _front_of_slot
+def _front(policy: Any, windows: Any, heap: Any, side: Any, leaf: Any) -> Any:  # noqa: ARG001
+    return _front_by(policy)
 
 
 def leaf_of(policy: Any, windows: Windows, slot: int) -> int:
@@ -307,6 +343,18 @@ def _leaf_of(policy: Any, windows: Any, slot: Any) -> Any:  # noqa: ARG001
     if ranks(policy) == "key":
         return lambda policy, windows, slot: key_of(wide(windows.link[slot, BUNCH]))  # noqa: ARG005
     return lambda policy, windows, slot: wide(slot)  # noqa: ARG005
+
+
+def ranks_kin(policy: Any) -> bool:
+    """Say, for the compiler too, whether the tuples of a key leave by importance."""
+    return by_importance(policy)
+
+
+@overload(ranks_kin)
+def _ranks_kin(policy: Any) -> Any:
+    if by_importance(policy):
+        return lambda policy: True  # noqa: ARG005
+    return lambda policy: False  # noqa: ARG005
 
 
 def ranks_tuples(policy: Any) -> bool:
@@ -323,7 +371,8 @@ def _ranks_tuples(policy: Any) -> Any:
 
 def truth(policy: Any, windows: Windows, side: int, slot: int) -> float:
     """Return the score of a tuple."""
-    return (_kept_score if counts(policy) else _asked_score)(policy, windows, side, slot)
+    worth: float = _truth_by(policy)(policy, windows, side, slot)
+    return worth
 
 
 def _kept_score(policy: Any, windows: Windows, side: int, slot: int) -> float:  # noqa: ARG001
@@ -331,23 +380,33 @@ def _kept_score(policy: Any, windows: Windows, side: int, slot: int) -> float:  
     return worth
 
 
+def _kept_times_importance(policy: Any, windows: Windows, side: int, slot: int) -> float:  # noqa: ARG001
+    weight: float = windows.worth[key_of(wide(windows.link[slot, BUNCH])), WORTH + side]
+    return weight * importance_of(windows, slot)
+
+
 def _asked_score(policy: Any, windows: Windows, side: int, slot: int) -> float:
     return score(policy, windows, side, slot, windows.marks[CLOCK + side])
 
 
+def _truth_by(policy: Any) -> Any:
+    kept = _kept_times_importance if by_importance(policy) else _kept_score
+    return kept if counts(policy) else _asked_score
+
+
 @overload(truth)
 def _truth(policy: Any, windows: Any, side: Any, slot: Any) -> Any:  # noqa: ARG001
-    return _kept_score if counts(policy) else _asked_score
+    return _truth_by(policy)
 
 
 def lowest(policy: Any) -> float:
-    """Return the score below which there is none."""
-    return 0.0 if counts(policy) else -np.inf
+    """Return the score that sends the oldest who has it first, since nobody has less; -inf: there is none."""
+    return 0.0 if counts(policy) and not has_ties(policy) else -np.inf
 
 
 @overload(lowest)
 def _lowest(policy: Any) -> Any:
-    if counts(policy):
+    if counts(policy) and not has_ties(policy):
         return lambda policy: 0.0  # noqa: ARG005
     return lambda policy: -np.inf  # noqa: ARG005
 
@@ -361,15 +420,42 @@ def label(windows: Windows, tag: Ints, leaf: int, slot: int) -> None:
 
 
 @part
+def write(policy: Any, windows: Windows, heap: Heap, side: int, place: int, leaf: int, slot: int) -> None:
+    """Write an entry: what is true of a leaf, for which this tuple plays."""
+    heap.worth[side, place] = truth(policy, windows, side, slot)
+    if heap.ties.shape[1] > 1:
+        heap.ties[side, place] = tie(policy, windows, side, slot)
+    label(windows, heap.tag[side, place], leaf, slot)
+
+
+@part
+def drop_old(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
+    """Keep one entry of each leaf, and a true one. O(leaves)."""
+    heap.known[side] = 0
+    size = wide(0)
+    for old in range(heap.size[side]):
+        leaf = heap.tag[side, old, LEAF]
+        slot = wide(front(policy, windows, heap, side, leaf))
+        if slot >= 0 and heap.known[side, leaf] == 0:
+            write(policy, windows, heap, side, size, leaf, slot)
+            heap.known[side, leaf] = 1
+            size += 1
+    heap.size[side] = size
+    if fades(heap):
+        heap.sure[side, :size] = NEVER
+    for at in range((size - 2) >> SHIFT, -1, -1):
+        sink(heap, side, windows.marks[CLOCK + side], wide(at))
+
+
+@outlined
 def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
-    """Put an entry for a leaf into the heap; once a fifth of them or more are old, all begin anew."""
+    """Put an entry for a leaf into the heap; once a fifth of them or more are old, those are dropped first."""
+    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
     spare = heap.tag.shape[1] - 1
     leaves = windows.marks[(LIVE if ranks_tuples(policy) else BUNCHES) + side]
     if heap.size[side] >= min(leaves + (leaves >> 2) + FEW, spare):
-        start_over(windows, heap, side)
-        return
-    heap.worth[side, spare] = truth(policy, windows, side, slot)
-    label(windows, heap.tag[side, spare], leaf, slot)
+        drop_old(policy, windows, heap, side)
+    write(policy, windows, heap, side, spare, leaf, slot)
     add(heap, side, windows.marks[CLOCK + side])
     heap.known[side, leaf] = 1
 
@@ -389,22 +475,44 @@ def entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, ope
 
     It waits, unless it is late and those that wait are younger.
     """
+    if ranks_kin(policy):
+        join_kin(windows, heap.kin, slot)
     waits = windows.marks[WAITS + side]
     if windows.link[slot, NEWER] < 0:
         if waits < 0:
             windows.marks[WAITS + side] = slot
-    elif (waits < 0 or windows.stamp[slot, POS] < windows.stamp[waits, POS]) and (opens > 0 or ranks_tuples(policy)):
+    elif (waits < 0 or windows.stamp[slot, POS] < windows.stamp[waits, POS]) and (
+        front(policy, windows, heap, side, leaf_of(policy, windows, slot)) == slot
+        if ranks_kin(policy)
+        else opens > 0 or ranks_tuples(policy)
+    ):
         place(policy, windows, heap, side, leaf_of(policy, windows, slot), slot)
 
 
 @part
 def lowered(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int) -> None:
     """Tell the heap that a leaf may be worth less than its entries say."""
-    slot = wide(front(policy, windows, side, leaf))
+    slot = wide(front(policy, windows, heap, side, leaf))
     if slot >= 0:
         place(policy, windows, heap, side, leaf, slot)
     else:
         heap.known[side, leaf] = 0  # whoever plays for it next needs an entry of its own
+
+
+@outlined
+def leaves(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:
+    """Tell the heap that a tuple is about to leave.
+
+    Only where the tuples of a key leave by importance: who plays next for the key may be one that no entry knows
+    of, unless this one is being given up, and its entry is at the top still.
+    """
+    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
+    leaf = leaf_of(policy, windows, slot)
+    played = front(policy, windows, heap, side, leaf) == slot
+    leave_kin(windows, heap.kin, slot)
+    told = heap.size[side] > 0 and heap.tag[side, 0, LEAF] == leaf
+    if played and not (told and heap.tag[side, 0, NUMBER] == windows.stamp[slot, ROW]):
+        lowered(policy, windows, heap, side, leaf)
 
 
 @part
@@ -412,17 +520,17 @@ def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     """Compare the top of the heap with the truth; returns its tuple if it was true, else -1, put right."""
     tag = heap.tag[side, 0]
     leaf = tag[LEAF]
-    slot = wide(front(policy, windows, side, leaf))
+    slot = wide(front(policy, windows, heap, side, leaf))
     clock = windows.marks[CLOCK + side]
     if slot < 0:
         heap.known[side, leaf] = 0  # it may have other entries, but they say more than this one did
         drop_first(heap, side, clock)
         return wide(NOBODY)
     worth = truth(policy, windows, side, slot)
-    if windows.stamp[slot, ROW] == tag[NUMBER] and worth == heap.worth[side, 0]:
+    even = heap.ties.shape[1] <= 1 or heap.ties[side, 0] == tie(policy, windows, side, slot)
+    if windows.stamp[slot, ROW] == tag[NUMBER] and worth == heap.worth[side, 0] and even:
         return slot
-    heap.worth[side, 0] = worth
-    label(windows, tag, leaf, slot)
+    write(policy, windows, heap, side, wide(0), leaf, slot)
     sink(heap, side, clock, 0)
     return wide(NOBODY)
 
@@ -464,44 +572,49 @@ def first_waiting(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     while marks[WAITS + side] >= 0:
         slot = marks[WAITS + side]
         leaf = leaf_of(policy, windows, slot)
-        plays = front(policy, windows, side, leaf) == slot
+        plays = front(policy, windows, heap, side, leaf) == slot
         if plays and (link[slot, NEWER] < 0 or truth(policy, windows, side, slot) == lowest(policy)):
             ask_for_next(windows, slot)
             return slot
         marks[WAITS + side] = link[slot, NEWER]
-        if plays and (heap.known[side, leaf] == 0 or ranks_tuples(policy)):
+        if plays and (heap.known[side, leaf] == 0 or ranks_tuples(policy) or ranks_kin(policy)):
             place(policy, windows, heap, side, leaf, slot)
     return wide(NOBODY)
 
 
 @part
-def claim(policy: Any, windows: Windows, heap: Heap, side: int, waiting: int) -> tuple[int, float, int]:
-    """Return what is said of the first to go on one side: its slot if that is the truth, its worth, and its time.
+def claim(policy: Any, windows: Windows, heap: Heap, side: int, waiting: int) -> tuple[int, float, float, int]:
+    """Return what is said of the first to go on one side: its slot if that is the truth, its worth, tie and time.
 
     `waiting` is the first that waits there, or -1. The worth is in units of the side.
     """
-    slot, now, since = waiting, np.inf, wide(NEVER)
+    slot, now, even, since = waiting, np.inf, np.inf, wide(NEVER)
     clock = windows.marks[CLOCK + side]
     if waiting >= 0:
         now = faded(heap, side, clock, truth(policy, windows, side, waiting), windows.stamp[waiting, POS])
+        even = tie(policy, windows, side, waiting)
         since = moment_of(windows, waiting)
     if heap.size[side] > 0:
         top = present(heap, side, clock, 0)
-        if waiting < 0 or top < now or (top == now and older(heap.tag[side, 0], windows.stamp[waiting])):
-            slot, now, since = wide(NOBODY), top, heap.tag[side, 0, BORN]
+        top_even = heap.ties[side, 0] if heap.ties.shape[1] > 1 else 0.0
+        sooner = waiting < 0 or top < now
+        if top == now and waiting >= 0:
+            sooner = top_even < even or (top_even == even and older(heap.tag[side, 0], windows.stamp[waiting]))
+        if sooner:
+            slot, now, even, since = wide(NOBODY), top, top_even, heap.tag[side, 0, BORN]
             if windows.moment.size > 0:
-                front_slot = wide(front(policy, windows, side, heap.tag[side, 0, LEAF]))
+                front_slot = wide(front(policy, windows, heap, side, heap.tag[side, 0, LEAF]))
                 true = front_slot >= 0 and windows.stamp[front_slot, ROW] == heap.tag[side, 0, NUMBER]
                 since = moment_of(windows, front_slot) if true else wide(NO_TICK)
-    return slot, now, since
+    return slot, now, even, since
 
 
 @part
 def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
     """Return the tuple to go first on one side, or (pool = -1) on either; -1 if there is none.
 
-    Of two sides: who is worth less, then who is older, then the left. An entry never says more than the truth: if
-    the lowest of all is true, it is the lowest.
+    Of two sides: who is worth less, then what the policy says of ties, then who is older, then the left. An entry
+    never says more than the truth: if the lowest of all is true, it is the lowest.
     """
     waiting, waiting_right = wide(NOBODY), wide(NOBODY)
     for side in range(2):
@@ -509,15 +622,18 @@ def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
         waiting, waiting_right = waiting_right, slot
     unit, unit_right = scale(policy, 0), scale(policy, 1)
     while True:
-        best, slot, now, since = -1, wide(NOBODY), np.inf, wide(NEVER)
+        best, slot, now, even, since = -1, wide(NOBODY), np.inf, np.inf, wide(NEVER)
         if pool != 1:
-            slot, now, since = claim(policy, windows, heap, 0, waiting)
+            slot, now, even, since = claim(policy, windows, heap, 0, waiting)
             now *= unit
             best = 0 if since < NEVER else -1
         if pool != 0:
-            theirs, theirs_now, theirs_since = claim(policy, windows, heap, 1, waiting_right)
+            theirs, theirs_now, theirs_even, theirs_since = claim(policy, windows, heap, 1, waiting_right)
             theirs_now *= unit_right
-            if theirs_now < now or (theirs_now == now and theirs_since < since):
+            sooner = theirs_now < now
+            if theirs_now == now:
+                sooner = theirs_even < even or (theirs_even == even and theirs_since < since)
+            if sooner:
                 best, slot = 1, theirs
         if best >= 0 and slot < 0:
             slot = correct(policy, windows, heap, best)
@@ -527,10 +643,16 @@ def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
 
 
 @kernel
-def fill(policy: Any, windows: Windows, heap: Heap) -> None:  # noqa: ARG001 - one piece of code a policy
+def fill(policy: Any, windows: Windows, heap: Heap) -> None:
     """Let every tuple wait for its place in heaps without entries."""
     for side in range(2):
         start_over(windows, heap, side)
+        if ranks_kin(policy):
+            heap.kin.root[side] = NOBODY
+            slot = windows.marks[OLDEST + side]
+            while slot >= 0:
+                join_kin(windows, heap.kin, slot)
+                slot = wide(windows.link[slot, NEWER])
 
 
 fill_uncached = uncached(fill)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from penstock.core import heap as heaps
 from penstock.core import windows as store
-from penstock.core.hooks import fades, ranks
+from penstock.core.hooks import Unlimited, has_merits, hears, ranks
 from penstock.core.step import (
     ARRIVED,
     COUNTS,
@@ -24,11 +24,13 @@ from penstock.core.step import (
     Out,
     Plan,
     expire_before,
+    expire_before_uncached,
     step,
     step_uncached,
 )
 from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Windows
 
+DEAF = Unlimited(0)  # for kernels that need not be compiled for each policy
 FIRST_KEYS = 1024
 FIRST_SLOTS = 1024
 FEW_KEYS = 1 << 17  # up to so many, ids are cheaper than looking for those no longer needed
@@ -57,13 +59,14 @@ class WindowJoin:
             weighted=weighted,
             important=important,
             by_rows=plan.by_rows,
+            merits=int(has_merits(policy)),
         )
         self._most_keys = FIRST_KEYS
         self.counts = np.zeros(COUNTS, np.int64)
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
         self._ledger = np.empty((FIRST_LEDGER, 5), np.int64)
         self._shed: list[Ints] = []
-        self.heap = heaps.empty(entries=heaps.entries_for(0), leaves=1, fading=fades(policy), span=plan.span)
+        self.heap = heaps.empty(policy=policy, entries=heaps.entries_for(0), keys=1, slots=1, span=plan.span)
         self.rebuild_heap()
 
     # --- batches --------------------------------------------------------------------------------------------------
@@ -100,7 +103,9 @@ class WindowJoin:
 
     def pass_watermark(self, to: int) -> None:
         """Let go of the tuples that meet nobody from `to` on."""
-        expire_before(self.windows, self.plan, self.counts, to)
+        kernel = expire_before if self.own else expire_before_uncached
+        policy = self.policy if hears(self.policy) else DEAF
+        kernel(policy, self.windows, self.heap, self.plan, self.counts, to)
 
     def _run(self, batch: Batch, code: Ints, *, ends: int) -> tuple[Ints, Ints]:
         kernel = step if self.own else step_uncached
@@ -156,15 +161,14 @@ class WindowJoin:
 
     def rebuild_heap(self) -> None:
         """Lay out the order anew, after key ids, slots or spans changed."""
-        kind = ranks(self.policy)
-        slots = self.windows.link.shape[0]
-        leaves = 1 if kind is None else self.windows.code.shape[0] if kind == "key" else slots
-        entries = heaps.entries_for(0) if kind is None else heaps.entries_for(slots)
-        if not heaps.fits(self.heap, entries=entries, leaves=leaves, span=self.plan.span):
-            self.heap = heaps.empty(entries=entries, leaves=leaves, fading=fades(self.policy), span=self.plan.span)
-        if kind is not None:
-            fill = heaps.fill if self.own else heaps.fill_uncached
-            fill(self.policy, self.windows, self.heap)
+        if ranks(self.policy) is None:
+            return
+        keys, slots = self.windows.code.shape[0], self.windows.link.shape[0]
+        room = {"entries": heaps.entries_for(slots), "keys": keys, "slots": slots, "span": self.plan.span}
+        if not heaps.fits(self.heap, policy=self.policy, **room):
+            self.heap = heaps.empty(policy=self.policy, **room)
+        fill = heaps.fill if self.own else heaps.fill_uncached
+        fill(self.policy, self.windows, self.heap)
 
     # --- what happened --------------------------------------------------------------------------------------------
 

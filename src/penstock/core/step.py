@@ -9,8 +9,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.heap import Heap, entered, least, lowered, settle, start_over
-from penstock.core.hooks import arrive, counts, due, foresee, forget, lost, ranks, tidy, victim, weigh
+from penstock.core.heap import Heap, entered, least, leaves, lowered, settle, start_over
+from penstock.core.hooks import (
+    admit,
+    arrive,
+    by_importance,
+    counts,
+    credit,
+    credits_newcomers,
+    due,
+    foresee,
+    forget,
+    holds,
+    lost,
+    ranks,
+    tidy,
+    victim,
+    weigh,
+    weigh_held,
+)
 from penstock.core.jit import borrowed, columns, kernel, overload, part, prefetch, uncached, wide
 from penstock.core.windows import (
     ALIVE,
@@ -26,6 +43,7 @@ from penstock.core.windows import (
     NEXT,
     NO_TICK,
     NONE,
+    OLDER,
     OLDEST,
     OVERFULL,
     POS,
@@ -49,6 +67,7 @@ from penstock.core.windows import (
     key_of,
     known_key,
     make_room,
+    moment_of,
     take_slot,
     unchain,
 )
@@ -58,6 +77,7 @@ DONE, PAIRS_FULL, LEDGER_FULL, POOL_FULL, SPARSE = 0, 1, 2, 3, 4
 # why a tuple was given up before its time; the names are the ledger's
 BUDGET, PER_KEY, LATE = 0, 1, 2
 REASONS = ("budget", "per_key", "late")
+EXPIRY = -1
 # entries of `counts`; those from ARRIVED on are one per side
 PAIRS, COMPARISONS = 0, 1
 ARRIVED, EXPIRED, SHED = 2, 4, 6
@@ -139,17 +159,22 @@ def _tell_entered(policy: Any, windows: Any, heap: Any, side: Any, slot: Any, op
 def note_worth(policy: Any, windows: Windows, bunch: int, code: int) -> None:
     """Write down what the tuples of a bunch are worth now."""
     if counts(policy):
-        _weigh(policy, windows, bunch, code)
+        (_weigh_held if holds(policy) else _weigh)(policy, windows, bunch, code)
 
 
 def _weigh(policy: Any, windows: Windows, bunch: int, code: int) -> None:
     windows.worth[key_of(bunch), WORTH + (bunch & 1)] = weigh(policy, bunch & 1, code)
 
 
+def _weigh_held(policy: Any, windows: Windows, bunch: int, code: int) -> None:
+    held = wide(windows.runs[bunch ^ 1, ALIVE])
+    windows.worth[key_of(bunch), WORTH + (bunch & 1)] = weigh_held(policy, bunch & 1, code, held)
+
+
 @overload(note_worth)
 def _note_worth(policy: Any, windows: Any, bunch: Any, code: Any) -> Any:  # noqa: ARG001
     if counts(policy):
-        return _weigh
+        return _weigh_held if holds(policy) else _weigh
     return lambda policy, windows, bunch, code: None  # noqa: ARG005
 
 
@@ -169,6 +194,67 @@ def _tell_lowered(policy: Any, windows: Any, heap: Any, side: Any, key: Any) -> 
     if ranks(policy) == "key":
         return _lower
     return lambda policy, windows, heap, side, key: None  # noqa: ARG005
+
+
+def tell_leaves(policy: Any, windows: Windows, heap: Heap, slot: int) -> None:
+    """Tell the order that a tuple is about to leave."""
+    if by_importance(policy):
+        _leave_order(policy, windows, heap, slot)
+
+
+def _leave_order(policy: Any, windows: Windows, heap: Heap, slot: int) -> None:
+    leaves(policy, windows, heap, wide(windows.link[slot, BUNCH]) & 1, slot)
+
+
+@overload(tell_leaves)
+def _tell_leaves(policy: Any, windows: Any, heap: Any, slot: Any) -> Any:  # noqa: ARG001
+    if by_importance(policy):
+        return _leave_order
+    return lambda policy, windows, heap, slot: None  # noqa: ARG005
+
+
+def tell_partners(policy: Any, windows: Windows, heap: Heap, bunch: int, reason: int) -> None:
+    """Tell the order that a bunch lost a tuple: its partners are worth less, if it was shed from the next tick on."""
+    if holds(policy):
+        _lower_partners(policy, windows, heap, bunch, reason)
+
+
+def _lower_partners(policy: Any, windows: Windows, heap: Heap, bunch: int, reason: int) -> None:
+    if windows.runs[bunch ^ 1, ALIVE] == 0:
+        return
+    if reason == EXPIRY:
+        tell_lowered(policy, windows, heap, (bunch ^ 1) & 1, key_of(bunch))
+    else:
+        heap.later[0] += 1
+        heap.later[heap.later[0]] = bunch ^ 1
+
+
+@overload(tell_partners)
+def _tell_partners(policy: Any, windows: Any, heap: Any, bunch: Any, reason: Any) -> Any:  # noqa: ARG001
+    if holds(policy):
+        return _lower_partners
+    return lambda policy, windows, heap, bunch, reason: None  # noqa: ARG005
+
+
+def credit_newcomers(policy: Any, windows: Windows) -> None:
+    """Let a policy look at the tuples of this tick once more."""
+    if credits_newcomers(policy):
+        _credit_all(policy, windows)
+
+
+def _credit_all(policy: Any, windows: Windows) -> None:
+    for side in range(2):
+        slot = wide(windows.marks[NEWEST + side])
+        while slot >= 0 and moment_of(windows, slot) == windows.marks[TICK]:
+            credit(policy, windows, side, slot, windows.marks[CLOCK + side])
+            slot = wide(windows.link[slot, OLDER])
+
+
+@overload(credit_newcomers)
+def _credit_newcomers(policy: Any, windows: Any) -> Any:  # noqa: ARG001
+    if credits_newcomers(policy):
+        return _credit_all
+    return lambda policy, windows: None  # noqa: ARG005
 
 
 def tell_shrunk(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
@@ -244,7 +330,7 @@ def count(policy: Any, windows: Windows, heap: Heap, side: int, code: int) -> No
 def forget_aged(policy: Any, windows: Windows, heap: Heap) -> None:
     """Let statistics forget what is too old for them."""
     for side in range(2):
-        if tidy(policy, side, windows.marks[CLOCK + side]):
+        if tidy(policy, windows, side, windows.marks[CLOCK + side]):
             tell_shrunk(policy, windows, heap, 1 - side)
         found, code = forget(policy, side, windows.marks[CLOCK + side])
         while found:
@@ -255,20 +341,22 @@ def forget_aged(policy: Any, windows: Windows, heap: Heap) -> None:
 
 
 @part
-def remove(windows: Windows, slot: int) -> None:
+def remove(policy: Any, windows: Windows, heap: Heap, slot: int, reason: int) -> None:
     """Take a tuple out of the windows."""
     bunch = wide(windows.link[slot, BUNCH])
     side = bunch & 1
+    tell_leaves(policy, windows, heap, slot)
     detach(windows, bunch, slot)
     unchain(windows, side, slot)
     windows.marks[LIVE + side] -= 1
     if windows.weight.size > 1:
         windows.marks[USED + side] -= windows.weight[slot]
     free_slot(windows, slot)
+    tell_partners(policy, windows, heap, bunch, reason)
 
 
 @part
-def shed(windows: Windows, out: Out, slot: int, reason: int) -> bool:
+def shed(policy: Any, windows: Windows, heap: Heap, out: Out, slot: int, reason: int) -> bool:
     """Give a tuple up and enter it in the ledger; False if the ledger is full."""
     at = out.done[2]
     if at == out.ledger.shape[0]:
@@ -282,22 +370,22 @@ def shed(windows: Windows, out: Out, slot: int, reason: int) -> bool:
     entry[SHED_NEXT] = windows.marks[NEXT + 1 - side]
     out.done[2] = at + 1
     out.counts[SHED + 2 * reason + side] += 1
-    remove(windows, slot)
+    remove(policy, windows, heap, slot, reason)
     return True
 
 
 @part
-def expire(windows: Windows, plan: Plan, counts: Ints) -> None:
+def expire(policy: Any, windows: Windows, heap: Heap, plan: Plan, counts: Ints) -> None:
     """Let go of the tuples that can meet nobody at a later tick."""
     marks = windows.marks
     behind = min(marks[REACHED], marks[REACHED + 1])
     for side in range(2):
         clock = behind if plan.patient else marks[CLOCK + side]
-        expire_side(windows, counts, side, clock + plan.ahead - plan.span[side])
+        expire_side(policy, windows, heap, counts, side, clock + plan.ahead - plan.span[side])
 
 
 @part
-def expire_side(windows: Windows, counts: Ints, side: int, until: int) -> None:
+def expire_side(policy: Any, windows: Windows, heap: Heap, counts: Ints, side: int, until: int) -> None:
     """Let go of the tuples of one side that count from `until` or before."""
     stamp, link = windows.stamp, windows.link
     slot = windows.marks[OLDEST + side]
@@ -305,17 +393,21 @@ def expire_side(windows: Windows, counts: Ints, side: int, until: int) -> None:
         following = wide(link[slot, NEWER])
         if following >= 0:
             ask_for_neighbours(windows, following)
-        remove(windows, slot)
+        remove(policy, windows, heap, slot, EXPIRY)
         counts[EXPIRED + side] += 1
         slot = following
 
 
 @kernel
-def expire_before(windows: Windows, plan: Plan, counts: Ints, watermark: int) -> None:
+def expire_before(policy: Any, windows: Windows, heap: Heap, plan: Plan, counts: Ints, watermark: int) -> None:
     """Let go of the tuples that meet nobody from the watermark on (windows in time)."""
-    windows, plan, counts = borrowed(windows), borrowed(plan), borrowed(counts)
+    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
+    plan, counts = borrowed(plan), borrowed(counts)
     for side in range(2):
-        expire_side(windows, counts, side, watermark - plan.span[side])
+        expire_side(policy, windows, heap, counts, side, watermark - plan.span[side])
+
+
+expire_before_uncached = uncached(expire_before)
 
 
 @part
@@ -374,8 +466,9 @@ def settle_both(windows: Windows, heap: Heap) -> None:
 @part
 def close_tick(policy: Any, windows: Windows, heap: Heap, plan: Plan, out: Out) -> bool:
     """End a tick: expire, then shed until caps, schedule and budget hold; False if the ledger is full."""
-    expire(windows, plan, out.counts)
+    expire(policy, windows, heap, plan, out.counts)
     settle_both(windows, heap)
+    credit_newcomers(policy, windows)
     while True:
         reason = PER_KEY
         slot = overfull(windows, plan)
@@ -385,9 +478,14 @@ def close_tick(policy: Any, windows: Windows, heap: Heap, plan: Plan, out: Out) 
         if slot < 0:
             slot = over_budget(policy, windows, heap, plan)
         if slot < 0:
-            return True
-        if not shed(windows, out, slot, reason):
+            break
+        if not shed(policy, windows, heap, out, slot, reason):
             return False
+    while heap.later[0] > 0:
+        bunch = wide(heap.later[heap.later[0]])
+        heap.later[0] -= 1
+        tell_lowered(policy, windows, heap, bunch & 1, key_of(bunch))
+    return True
 
 
 @part
@@ -454,6 +552,7 @@ def enter(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, c
     alive = windows.runs[bunch, ALIVE]
     if alive == 1:
         note_worth(policy, windows, bunch, code[i])
+    admit(policy, windows, side, slot, marks[CLOCK + side])
     opens = 1 if alive == 1 else 2 if first(windows, bunch) == slot else 0
     tell_entered(policy, windows, heap, side, slot, opens)
     if alive > plan.per_key:
@@ -534,9 +633,9 @@ def step(policy: Any, windows: Windows, heap: Heap, plan: Plan, batch: Batch, co
             n = probe(windows, plan, out, side, other, at, batch.row[i], n)
             compared += held
         count(policy, windows, heap, side, code[i])
+        enter(policy, windows, heap, plan, batch, code, i)
         if held > 0:
             note_worth(policy, windows, other, code[i])
-        enter(policy, windows, heap, plan, batch, code, i)
         out.counts[ARRIVED + side] += 1
         i += 1
     out.counts[PAIRS] += n - out.done[1]

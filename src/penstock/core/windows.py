@@ -51,7 +51,7 @@ FIRST_POOL = 1 << 14
 SMALL = 1  # the first block of a run has room for 2**SMALL tuples
 
 
-@columns(code=8, worth=8, runs=4, stamp=4, link=8)
+@columns(code=8, worth=8, runs=4, stamp=4, link=8, merit=2)
 class Windows(NamedTuple):
     """The live tuples of both sides."""
 
@@ -66,6 +66,7 @@ class Windows(NamedTuple):
     link: Words  # the same memory: (slot, BUNCH..NEWER)
     weight: Ints  # slot -> units of memory; one element: every tuple weighs that
     importance: Floats  # slot -> importance; empty: none was given
+    merit: Floats  # (slot, 2) -> what the policy keeps of a tuple; empty: nothing
     moment: Ints  # slot -> timestamp, for windows in rows; empty: POS is the timestamp
     overfull: Words  # bunches that may hold more than `per_key` tuples
     marks: Ints
@@ -104,7 +105,7 @@ def saved(windows: Windows) -> Windows:
     return windows._replace(code=windows.code[: int(windows.marks[KEYS])], worth=none, runs=none, link=none)
 
 
-def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int) -> Windows:
+def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int, merits: int) -> Windows:
     """Return windows with room for so many keys and tuples."""
     marks = np.zeros(MARKS, np.int64)
     marks[FREE] = NONE
@@ -126,6 +127,7 @@ def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int)
         link=none,
         weight=np.empty(slots, np.int64) if weighted else np.ones(1, np.int64),
         importance=np.empty(slots if important else 0, np.float64),
+        merit=np.empty((slots if merits else 0, 2), np.float64),
         moment=np.empty(slots if by_rows else 0, np.int64),
         overfull=np.empty(16, np.int32),
         marks=marks,
@@ -196,6 +198,18 @@ def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
 def moment_of(windows: Windows, slot: int) -> int:
     """Return the timestamp of a tuple."""
     return windows.moment[slot] if windows.moment.size > 0 else windows.stamp[slot, POS]
+
+
+@part
+def importance_of(windows: Windows, slot: int) -> float:
+    """Return the importance of a tuple: 1 if none was given."""
+    return windows.importance[slot] if windows.importance.size > 0 else 1.0
+
+
+@part
+def partners_of(windows: Windows, slot: int) -> int:
+    """Return how many tuples of the same key the other side holds."""
+    return wide(windows.runs[windows.link[slot, BUNCH] ^ 1, ALIVE])
 
 
 # --- slots --------------------------------------------------------------------------------------------------------
@@ -288,6 +302,15 @@ def first(windows: Windows, bunch: int) -> int:
     if runs[bunch, HEAD] < 0:
         return wide(runs[bunch, START])
     return wide(windows.pool[runs[bunch, START] + runs[bunch, HEAD]])
+
+
+@part
+def tuple_at(windows: Windows, bunch: int, entry: int) -> int:
+    """Return the tuple of a bunch at one of its COUNT entries, from the oldest on, or -1: it left."""
+    runs = windows.runs
+    if runs[bunch, HEAD] < 0:
+        return wide(runs[bunch, START])
+    return wide(windows.pool[runs[bunch, START] + runs[bunch, HEAD] + entry])
 
 
 @part
@@ -487,6 +510,7 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
         stamp=stamp,
         weight=grown(windows.weight, size, used) if weighted else windows.weight,
         importance=grown(windows.importance, size, used) if important else windows.importance,
+        merit=grown(windows.merit, size, used) if windows.merit.size else windows.merit,
         moment=grown(windows.moment, size, used) if windows.moment.size else windows.moment,
     )
     return viewed(windows)
@@ -578,6 +602,7 @@ def packed(windows: Windows) -> Windows:
         pool=pool,
         weight=grown(windows.weight[held], size, held.size) if weighted else windows.weight,
         importance=grown(windows.importance[held], size, held.size) if important else windows.importance,
+        merit=grown(windows.merit[held], size, held.size) if windows.merit.size else windows.merit,
         moment=grown(windows.moment[held], size, held.size) if windows.moment.size else windows.moment,
     )
     return viewed(windows)

@@ -216,7 +216,11 @@ def _child(group: Sequence[str]) -> subprocess.Popen[bytes]:
 def compile_here(group: Sequence[str]) -> None:
     """Compile what a child process was asked for, while its siblings do the same."""
     with ExitStack() as stack:
-        for kernel in (step.step, heap.fill):  # one piece of code a policy; the others are the same for all
+        for kernel in (
+            step.step,
+            step.expire_before,
+            heap.fill,
+        ):  # one piece of code a policy; the others are the same for all
             stack.enter_context(one_at_a_time(kernel))
         for name in group:
             touch(name)

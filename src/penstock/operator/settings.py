@@ -470,7 +470,13 @@ def importance_of(column: pa.ChunkedArray, name: str, first: int = 0) -> Floats:
     bad = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
     if bad.size:
         got = f"{column[int(bad[0])].as_py()} in row {first + bad[0]}"
-        raise ImportanceError(f"importance={name!r}", got, "importance is a finite number, at least 0")
+        below = np.isfinite(values[bad[0]])
+        why = (
+            ": no policy gives a row up while there is room, as one worth less than nothing would ask"
+            if below
+            else ""
+        )
+        raise ImportanceError(f"importance={name!r}", got, f"importance is a finite number, at least 0{why}")
     return values
 
 

@@ -74,10 +74,11 @@ class Policy:
 
 
 REGISTERED: dict[str, Entry] = {}
+ALIASES: dict[str, str] = {}
 
 
 def shed_policy(
-    name: str, *, paper: str, cost: str, options: Mapping[str, Option] | None = None
+    name: str, *, paper: str, cost: str, options: Mapping[str, Option] | None = None, also: Sequence[str] = ()
 ) -> Callable[[type[Any]], type[Any]]:
     """Register a policy class under a name.
 
@@ -86,9 +87,11 @@ def shed_policy(
         paper: the short name of the paper that claims it, or "-" for a baseline.
         cost: what one victim costs.
         options: what may be set, with defaults.
+        also: what others call it.
     """
 
     def register(kind: type[Any]) -> type[Any]:
+        ALIASES.update(dict.fromkeys(also, name))
         REGISTERED[name] = Entry(name, paper, kind, MappingProxyType(dict(options or {})), cost)
         return kind
 
@@ -111,8 +114,8 @@ def entries() -> list[Entry]:
 def lookup(name: str) -> Entry:
     """Return a policy by name; an unknown one is an error that suggests the nearest."""
     load()
-    if name in REGISTERED:
-        return REGISTERED[name]
+    if name in REGISTERED or name in ALIASES:
+        return REGISTERED[ALIASES.get(name, name)]
     near = difflib.get_close_matches(name, REGISTERED, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     raise PolicyError("policy", repr(name), f"{guess}there are {', '.join(sorted(REGISTERED))}")
@@ -138,7 +141,7 @@ def policy(name: str, **options: object) -> Policy:
         complaint = entry.options[key].check(value)
         if complaint:
             raise PolicyError(key, repr(value), complaint)
-    return Policy(name, MappingProxyType(dict(options)))
+    return Policy(entry.name, MappingProxyType(dict(options)))
 
 
 AUTO = Policy("prob")

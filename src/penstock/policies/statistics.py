@@ -11,6 +11,9 @@ Four sources (das2003 §3.3.1 leaves the choice open):
 - a given table: the generating distribution, or any other forecast. The papers' figures use this; it is
   knowledge of the future.
 
+importance2006 counts partners instead: those that *memory* holds, newcomers included, or those that came in the last
+*window*, shed ones included.
+
 Counts live in a table of their own, by the code of the key: as many cells as the budget holds tuples, at least
 `CELLS`. A key looks for its cell in a stretch of eight; when they are all taken by others, the least likely of them
 is forgotten. So memory stays bounded whatever the key domain, and counts are exact while the keys fit.
@@ -25,15 +28,16 @@ import numpy.typing as npt
 
 from penstock.core.jit import columns, kernel, part, prefetch, wide
 from penstock.core.rng import mixed
-from penstock.core.windows import Floats, Ints
+from penstock.core.windows import BUNCH, CODE, Floats, Ints, Windows, key_of, partners_of
 from penstock.errors import PolicyError
 from penstock.policies.registry import Option, Setting
 
-COUNTED, WINDOW, GIVEN = 0, 1, 2
+COUNTED, WINDOW, GIVEN, HELD = 0, 1, 2, 3
 CELLS = 1 << 16
 STRETCH = 8
 HALF_LIVES = 2  # in spans
 NAMES = ("decayed", "history", "window")
+MATCHES = ("memory", "window")
 RESCALE = 256  # half-lives after which weights are brought back to the present
 MOST_HALVES = 900
 UNSET = np.iinfo(np.int64).min
@@ -91,21 +95,29 @@ OPTIONS = {
     ),
 }
 
+MATCHED = {
+    "statistics": Option(
+        "memory",
+        'what counts as a match: a partner in "memory", or one that came in the last "window"',
+        lambda value: None if value in MATCHES else f"give one of {', '.join(map(repr, MATCHES))}",
+    )
+}
 
-def make(setting: Setting, source: object, half_life: object) -> Statistics:
+
+def make(setting: Setting, source: object, half_life: object = None) -> Statistics:
     """Return empty statistics from the given source."""
     if half_life is not None and source != "decayed":
         raise PolicyError("half_life", repr(half_life), 'only statistics="decayed" has one')
     life = 0
     if source == "decayed":
         life = HALF_LIVES * int(setting.span.max()) if half_life is None else setting.ticks("half_life", half_life)
-    cells = 1 << (max(CELLS, setting.limit) - 1).bit_length()
+    cells = STRETCH if source == "memory" else 1 << (max(CELLS, setting.limit) - 1).bit_length()
     ring = max(CELLS, 4 * setting.limit) if source == "window" else 1
     empty = Statistics(
         code=np.zeros(cells, np.int64),
         seen=np.zeros((cells, 2)),
         total=np.zeros(2),
-        kind=WINDOW if source == "window" else COUNTED,
+        kind={"window": WINDOW, "memory": HELD}.get(str(source), COUNTED),
         life=life,
         enough=min((RESCALE + 1) * life, LATEST),
         base=np.full(2, UNSET),
@@ -211,9 +223,23 @@ def weight(statistics: Statistics, side: int, code: int) -> float:
 
 
 @part
+def matches(statistics: Statistics, windows: Windows, side: int, slot: int) -> float:
+    """Return how many partners a tuple has, in memory or in the last window."""
+    if statistics.kind == HELD:
+        return float(partners_of(windows, slot))
+    return weight(statistics, 1 - side, windows.code[key_of(wide(windows.link[slot, BUNCH])), CODE])
+
+
+@part
+def tie(importance: float, found: float) -> float:
+    """Return what decides between equal products of importance and matches: importance, then (if 0) matches."""
+    return importance if importance > 0.0 else -1.0 / (1.0 + found)
+
+
+@part
 def note(statistics: Statistics, side: int, code: int, clock: int) -> None:
     """Count one arrival."""
-    if statistics.kind == GIVEN:
+    if statistics.kind in (GIVEN, HELD):
         return
     more = 1.0
     if statistics.kind == WINDOW:

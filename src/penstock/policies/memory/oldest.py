@@ -9,11 +9,11 @@ from penstock.policies.registry import Setting, shed_policy
 AHEAD = 6  # tuples between asking for memory and using it
 
 
-@shed_policy("oldest", paper="-", cost="O(1)")
+@shed_policy("oldest", paper="-", cost="O(1)", also=["fifo"])
 class Oldest(NamedTuple):
     """Give up the oldest tuple; of two equally old ones the left.
 
-    The idea: the window becomes shorter instead of thinner.
+    The idea: the window becomes shorter instead of thinner; first in, first out, as `policy="fifo"` says.
 
     Cost: O(1) per victim.
     """

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from penstock.core.hooks import ranked
+from penstock.core.windows import Windows
 from penstock.policies import statistics as stats
 from penstock.policies.registry import Setting, shed_policy
 
@@ -52,6 +53,6 @@ class Prob(NamedTuple):
         """Ask for the counts of a key that is soon to come."""
         stats.foresee(self.statistics, code)
 
-    def tidy(self, side: int, clock: int) -> bool:
+    def tidy(self, windows: Windows, side: int, clock: int) -> bool:  # noqa: ARG002
         """Bring counts back to the present now and then."""
         return stats.tidy(self.statistics, side, clock)
