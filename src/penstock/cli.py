@@ -741,7 +741,7 @@ def _show_report(screen: Console, report: "Report") -> None:
     if report.importance is not None:
         facts.append(f"importance {report.importance:,.6g}")
     if report.recall is not None:
-        facts.append(f"recall {report.recall.mid:.1%}")
+        facts.append(f"recall {report.recall_in_words}")
     facts.append(f"holding {report.memory_rows:,} rows, {report.memory_bytes / 1e6:,.1f} MB")
     screen.print(", ".join(facts))
 

@@ -17,11 +17,12 @@ from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
-from penstock.quality.books import Estimate, Report, Sides
+from penstock.quality.books import Guess, Report, Sides, recall_of
+from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_INTS, NO_LATE, Intake, Ready, Waiting
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 2  # of the saved state
+VERSION = 3  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
     "min": np.minimum,
@@ -92,12 +93,17 @@ class Join:
         self._core = bound.core(bound.plan())
         apart = isinstance(self._core, ExactJoin) and not bound.by_rows
         self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient, apart=apart)
+        self._bar = self._intake.watermark  # no row is older that a push brings
         self._payload = (Payload(left), Payload(right))
+        self._recall = None if exact_by_itself(bound) else Recall(int(self._settings.seed), self._combine(bound))
         self._importance = 0.0
         self._collided = 0
         self._freed = 0  # bytes of rows let go since memory was last given back
         self._sheds: list[pa.Table] = []
         self._bound = bound
+
+    def _combine(self, bound: Bound) -> str | None:
+        return self._settings.combine if bound.importance else None
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
@@ -164,6 +170,9 @@ class Join:
             late = np.bincount(ready.late[:, 0], minlength=2)
             counts[ARRIVED : ARRIVED + 2] += late
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
+        if self._recall is not None:
+            self._recall.take(self._core.plan, ready.batch, ready.code, self._bar)
+            self._bar = self._intake.watermark
         if ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
         else:
@@ -330,8 +339,13 @@ class Join:
         waits = np.bincount(queue.side, minlength=2)
         live = Sides(*(self._held_rows(side) for side in range(2)))
         pairs = int(counts[PAIRS]) - self._collided
-        exact = self._bound.unit == "none" and self._settings.per_key is None
-        known = Estimate(pairs, pairs, pairs) if exact else None
+        important = self._importance if self._bound.importance else None
+        guesses = (
+            (Guess(pairs), None if important is None else Guess(important))
+            if self._recall is None
+            else (self._recall.pairs, None if important is None else self._recall.importance)
+        )
+        exact = guesses[0].interval(pairs)
         return Report(
             policy="exact" if self._bound.unit == "none" else str(self._settings.chosen),
             arrivals=Sides(*(int(counts[ARRIVED + side] + waits[side]) for side in range(2))),
@@ -342,9 +356,9 @@ class Join:
                 for at, reason in enumerate(REASONS)
             },
             pairs=pairs,
-            importance=self._importance if self._bound.importance else None,
-            exact_estimate=known,
-            recall=Estimate(1.0, 1.0, 1.0) if exact else None,
+            importance=important,
+            exact_estimate=exact,
+            recall=recall_of(pairs, exact),
             memory_rows=live.total,
             memory_bytes=sum(
                 payload.nbytes * held // max(payload.stored, 1)
@@ -352,6 +366,8 @@ class Join:
             )
             + ROW_BYTES * live.total,
             comparisons=int(counts[COMPARISONS]),
+            importance_estimate=None if guesses[1] is None else guesses[1].interval(important or 0.0),
+            guesses=guesses,
         )
 
     def ledger(self) -> pa.Table:
@@ -419,6 +435,8 @@ class Join:
                 numbers = self._stored_rows(side)
                 state[f"rows_{name}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
                 state[f"numbers_{name}"] = saving.to_npz({"numbers": numbers, "next": np.array(payload.next)})
+            if self._recall is not None:
+                state["recall"] = saving.to_npz(self._recall.arrays())
             if self._sheds:
                 state["ledger"] = saving.to_ipc(pa.concat_tables(self._sheds))
         meta["checks"] = {name: zlib.crc32(part) for name, part in state.items()}
@@ -519,9 +537,16 @@ class Join:
         waits = np.bincount(queue.side, minlength=2)
         code = np.concatenate([r.code for r in read])[order]
         self._core.adopt(rows, code, old._core.counts, old._intake.next - waits)
-        old._intake.lateness, old._intake.patient = self._intake.lateness, self._intake.patient
+        for name in ("lateness", "patient", "apart"):
+            setattr(old._intake, name, getattr(self._intake, name))
         self._intake = old._intake
         self._importance, self._collided, self._sheds = old._importance, old._collided, old._sheds
+        self._bar = old._bar
+        if old._recall is not None:
+            self._recall = old._recall.again(self._combine(bound))
+        elif self._recall is not None:
+            self._recall.take(self._core.plan, rows, code, self._bar)
+            self._recall.adopt(int(old._core.counts[PAIRS]) - old._collided, old._importance)
         self._settle(NO_LATE)
 
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
@@ -533,6 +558,12 @@ class Join:
         intake.released, intake.watermark = meta["released"], meta["watermark"]
         intake.next, intake.counted = arrays["next"], arrays["counted"]
         intake.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
+        self._bar = intake.watermark
+        self._recall = (
+            Recall.restored(self._combine(self.bound), saving.from_npz(state["recall"]))
+            if "recall" in state
+            else None
+        )
         for payload, name in zip(self._payload, SIDES, strict=True):
             numbers = saving.from_npz(state[f"numbers_{name}"])
             payload.restore(saving.from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"]))
@@ -566,6 +597,11 @@ def settings_of(arguments: dict[str, Any]) -> Settings:
     if missing:
         raise InputError(missing[0], "nothing", "this argument is required")
     return Settings(**arguments)
+
+
+def exact_by_itself(bound: Bound) -> bool:
+    """Say whether a join finds every pair, so that nobody need count them beside it."""
+    return bound.unit == "none" and bound.settings.per_key is None
 
 
 def _same_rows(old: Bound, new: Bound) -> None:

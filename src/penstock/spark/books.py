@@ -7,13 +7,15 @@ from typing import Any
 from penstock.core.step import REASONS
 from penstock.errors import InputError
 from penstock.operator.settings import SIDES
-from penstock.quality.books import Estimate, Report, Sides
+from penstock.quality.books import Guess, Report, Sides, recall_of
 
 OBSERVED = "penstock"  # how the names of a join's observed metrics begin
 PER_SIDE = ("arrivals", "live", "expired", *(f"shed_{reason}" for reason in REASONS))
 WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
 NAMES = (*(f"{name}_{side}" for name in PER_SIDE for side in SIDES), *WHOLE)
-BOOKS_DDL = ", ".join([*(f"{name} long" for name in NAMES), "importance double"])  # JSON with these fields
+GUESSED = tuple(f"{what}_{part}" for what in ("exact", "exact_importance") for part in Guess._fields)
+NUMBERS = ("importance", *GUESSED)
+BOOKS_DDL = ", ".join([*(f"{name} long" for name in NAMES), *(f"{name} double" for name in NUMBERS)])  # of the JSON
 
 
 def books_of(report: Report) -> str:
@@ -25,6 +27,8 @@ def books_of(report: Report) -> str:
         for reason in REASONS:
             values[f"shed_{reason}_{side}"] = report.shed[reason][at]
     values["importance"] = report.importance
+    guesses = [part for guess in report.guesses for part in (guess or (None, None, None))]
+    values |= dict(zip(GUESSED, guesses, strict=True))
     return json.dumps(values)
 
 
@@ -62,7 +66,12 @@ def _folded(totals: Mapping[str, Any]) -> Report:
     policy = totals["policy"]
     both = {name: Sides(*(int(totals.get(f"{name}_{side}") or 0) for side in SIDES)) for name in PER_SIDE}
     pairs = int(totals.get("pairs") or 0)
-    exact = policy == "exact" and not both["shed_per_key"].total
+    pairs_guess, importance_guess = (
+        None if parts[0] is None else Guess(*(float(part or 0.0) for part in parts))
+        for parts in ([totals.get(name) for name in GUESSED[at : at + 3]] for at in (0, 3))
+    )
+    exact = None if pairs_guess is None else pairs_guess.interval(pairs)
+    importance = totals.get("importance")
     return Report(
         policy=policy,
         arrivals=both["arrivals"],
@@ -70,10 +79,12 @@ def _folded(totals: Mapping[str, Any]) -> Report:
         expired=both["expired"],
         shed={reason: both[f"shed_{reason}"] for reason in REASONS},
         pairs=pairs,
-        importance=totals.get("importance"),
-        exact_estimate=Estimate(pairs, pairs, pairs) if exact else None,
-        recall=Estimate(1.0, 1.0, 1.0) if exact else None,
+        importance=importance,
+        exact_estimate=exact,
+        recall=None if exact is None else recall_of(pairs, exact),
         memory_rows=int(totals.get("memory_rows") or 0),
         memory_bytes=int(totals.get("memory_bytes") or 0),
         comparisons=int(totals.get("comparisons") or 0),
+        importance_estimate=None if importance_guess is None else importance_guess.interval(importance or 0.0),
+        guesses=(pairs_guess, importance_guess),
     )

@@ -11,7 +11,7 @@ from pyspark.sql.types import MapType, VariantType
 from penstock.errors import BudgetError, ColumnError, InputError, TimeError
 from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget, pair, present
 from penstock.spark import backtest, packing, session
-from penstock.spark.books import BOOKS_DDL, NAMES, OBSERVED
+from penstock.spark.books import BOOKS_DDL, NAMES, NUMBERS, OBSERVED
 from penstock.spark.processor import Processor
 from penstock.spark.task import BOOK_COLUMN, KIND, MILLISECOND, ROW, Task, output_schema
 
@@ -62,7 +62,9 @@ def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] =
     raw = _streamed(frames, bound, task) if streaming[0] else backtest.joined(frames, bound, task)
     name = f"{OBSERVED}_{next(_numbers)}"
     books = F.from_json(F.col(BOOK_COLUMN), BOOKS_DDL)
-    totals = [F.sum(books[field]).alias(field) for field in (*NAMES, "importance")]
+    totals = [
+        (F.max if field.endswith("grain") else F.sum)(books[field]).alias(field) for field in (*NAMES, *NUMBERS)
+    ]
     policy = "exact" if bound.unit == "none" else str(settings.chosen)
     return raw.observe(name, F.lit(policy).alias("policy"), *totals), bound
 
