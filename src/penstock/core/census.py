@@ -5,30 +5,38 @@ with which the row that came first is in the sample: the sum is an unbiased esti
 Thompson). While the windows fit the sample, p is 1 and the count is exact. When a ring is full, p falls and the rows
 in it draw lots again; when there is room, p rises for the rows to come.
 
+A row that will meet many is sampled more surely, for the error is a sum over rows of (partners to come) squared: p
+grows with what the row has just met.
+
 A row that met pairs at chances p1 >= p2 >= ... adds the sum over all two of its pairs j <= k of (1/p_j - 1) to the
 variance; each is seen with chance p_k. So the variance is estimated on the way, with one number a row.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
 from penstock.core.rng import GOLDEN, S11, S32, UNIT, State, mixed, seeded
 from penstock.core.step import Batch, Plan
 from penstock.core.windows import Floats, Ints, Words
 
-ROOM = 1 << 14  # rows of each side: 28 bytes a row and 4 a bucket are 1 MiB over both sides
+Bytes = npt.NDArray[Any]
+
+ROOM = 1 << 14  # rows of each side: 29 bytes a row and 3 for the buckets are 1 MiB over both sides
 NEXT, LOW = 0, 1
 PAIRS, VARIANCE, IMPORTANCE, IMPORTANCE_VARIANCE = 0, 1, 2, 3
 ROWS, STEPS = 0, 1
 LAST_NUMBER = 1 << 30
+EIGHTHS, LARGEST = 8, 255  # of sizes
 AHEAD = 8  # rows between asking for memory and using it
 STRIDE = 1 << 9  # rows after which the pace is looked at
 GRACE = 1 << 18  # so many steps along chains are taken before anything is saved
 PRECISE = 0.006  # a deviation, as a share of the pairs, that is fine enough
 FLOOR = 1 / 16  # no lower chance than that is chosen to save time
+ALIKE = 1 - 1e-6  # weights are kept in 32 bits
 THINNED = 0.8  # of the chance that stays when a ring is full
 LOWERED, RAISED = 0.5, 1.25
 COMBINES = ("min", "sum", "product", "max", "mean")
@@ -43,6 +51,7 @@ class Census(NamedTuple):
     code: Ints  # (side, place % room)
     pos: Ints  # (side, place % room)
     weight: Floats  # (side, place % room): 1/p
+    size: Bytes  # (side, place % room): how much likelier than others it is, in eighths of a doubling
     owed: Floats  # (side, place % room): the sum of 1/p - 1 over the pairs of the row
     importance: Floats  # (side, place % room); empty: rows have none
     owed_importance: Floats  # the same as `owed`, each pair times its importance
@@ -60,11 +69,12 @@ def empty(seed: int, *, important: bool, room: int = ROOM) -> Census:
         room //= 2  # rows with an importance are wider
     wide_room = room if important else 0
     return Census(
-        heads=np.full((room, 2), -1, np.int32),
+        heads=np.full((3 * room // 4, 2), -1, np.int32),
         older=np.empty((2, room), np.int32),
         code=np.empty((2, room), np.int64),
         pos=np.empty((2, room), np.int64),
         weight=np.empty((2, room), np.float32),
+        size=np.empty((2, room), np.uint8),
         owed=np.empty((2, room), np.float32),
         importance=np.empty((2, wide_room), np.float32),
         owed_importance=np.empty((2, wide_room), np.float32),
@@ -102,6 +112,20 @@ def plan_next(census: Census, side: int) -> None:
 
 
 @part
+def chance_of(census: Census, side: int, size: int) -> float:
+    """Return the chance of a row to come of this size."""
+    chance = census.chance[side]
+    return min(1.0, chance * 2.0 ** (size / EIGHTHS)) if chance < 1.0 else 1.0
+
+
+@part
+def size_of(census: Census, met: float) -> int:
+    """Return the size of a row that met so many: those that met more than others will."""
+    usual = census.totals[PAIRS] / (census.marks[ROWS] + 1)
+    return 0 if met <= usual else min(LARGEST, wide(EIGHTHS * math.log2(met / usual)))
+
+
+@part
 def combined(combine: int, left: float, right: float) -> float:
     """Return the importance of a pair; `combine` counts in COMBINES."""
     if combine == 0:
@@ -125,15 +149,15 @@ def thin(census: Census, side: int) -> None:
     """Let the rows of a ring draw lots until none is likelier than those to come, and close the gaps. O(room)."""
     census = borrowed(census)
     mask = census.code.shape[1] - 1
-    chance = census.chance[side]
     begin, end = census.ends[side, LOW], census.ends[side, NEXT]
     base = begin & mask
     kept = base
     census.heads[:, side] = -1
     for place in range(begin, end):
         slot = place & mask
+        chance = chance_of(census, side, wide(census.size[side, slot]))
         likelier = chance * census.weight[side, slot]
-        if likelier < 1.0:
+        if likelier < ALIKE:
             if not draws(census.lots, likelier):
                 continue
             census.weight[side, slot] = 1.0 / chance
@@ -141,6 +165,7 @@ def thin(census: Census, side: int) -> None:
         census.code[side, to] = census.code[side, slot]
         census.pos[side, to] = census.pos[side, slot]
         census.weight[side, to] = census.weight[side, slot]
+        census.size[side, to] = census.size[side, slot]
         census.owed[side, to] = census.owed[side, slot]
         if census.importance.shape[1] > 0:
             census.importance[side, to] = census.importance[side, slot]
@@ -172,13 +197,13 @@ def pace(census: Census) -> None:
 @part
 def meet(
     census: Census, plan: Plan, side: int, bucket: int, code: int, at: int, importance: float, combine: int
-) -> None:
-    """Let a row meet the sampled rows of the other side."""
+) -> float:
+    """Let a row meet the sampled rows of the other side; returns how many it met, by estimate."""
     other = 1 - side
     mask = census.code.shape[1] - 1
     older, newer = plan.span[other], plan.span[side]
     totals = census.totals
-    steps = 0
+    steps, met = 0, 0.0
     low = census.ends[other, LOW]
     place = wide(census.heads[bucket, other])
     while place >= low:
@@ -188,7 +213,7 @@ def meet(
             age = at - census.pos[other, slot]
             if age < older and -age < newer:
                 weight = float(census.weight[other, slot])
-                totals[PAIRS] += weight
+                met += weight
                 if weight > 1.0:
                     owed = float(census.owed[other, slot])
                     totals[VARIANCE] += weight * (2 * owed + weight - 1)
@@ -201,31 +226,44 @@ def meet(
                     census.owed_importance[other, slot] = owed + worth * (weight - 1)
         place = wide(census.older[other, slot])
     census.marks[STEPS] += steps
+    totals[PAIRS] += met
+    return met
 
 
 @part
-def enter(census: Census, side: int, bucket: int, code: int, pos: int, importance: float) -> None:
-    """Take a row into the sample if its turn has come; a full ring is thinned out first."""
+def is_chosen(census: Census, side: int, size: int) -> bool:
+    """Say whether a row is sampled: larger ones by a lot of their own, the others when their turn has come."""
+    if size > 0:
+        chance = chance_of(census, side, size)
+        return chance >= 1.0 or draws(census.lots, chance)
     if census.skip[side] > 0:
         census.skip[side] -= 1
+        return False
+    plan_next(census, side)
+    return True
+
+
+@part
+def enter(census: Census, side: int, bucket: int, code: int, pos: int, importance: float, met: float) -> None:
+    """Take a row into the sample if it is chosen; a full ring is thinned out first."""
+    size = size_of(census, met)
+    if not is_chosen(census, side, size):
         return
     mask = census.code.shape[1] - 1
-    chosen = True
-    while chosen and (
-        census.ends[side, NEXT] - census.ends[side, LOW] > mask or census.ends[side, NEXT] >= LAST_NUMBER
-    ):
+    while census.ends[side, NEXT] - census.ends[side, LOW] > mask or census.ends[side, NEXT] >= LAST_NUMBER:
+        before = chance_of(census, side, size)
         if census.ends[side, NEXT] < LAST_NUMBER:
             census.chance[side] *= THINNED
-            chosen = draws(census.lots, THINNED)
         thin(census, side)
-    plan_next(census, side)
-    if not chosen:
-        return
+        plan_next(census, side)
+        if not draws(census.lots, chance_of(census, side, size) / before):
+            return
     place = census.ends[side, NEXT]
     slot = place & mask
     census.code[side, slot] = code
     census.pos[side, slot] = pos
-    census.weight[side, slot] = 1.0 / census.chance[side]
+    census.weight[side, slot] = 1.0 / chance_of(census, side, size)
+    census.size[side, slot] = size
     census.owed[side, slot] = 0.0
     if census.importance.shape[1] > 0:
         census.importance[side, slot] = importance
@@ -276,8 +314,8 @@ def take(census: Census, plan: Plan, batch: Batch, code: Ints, bar: int, combine
         bucket = bucket_of(census.heads.shape[0], code[i])
         importance = batch.importance[i] if important else 0.0
         at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
-        meet(census, plan, side, bucket, code[i], at, importance, combine)
-        enter(census, side, bucket, code[i], batch.pos[i], importance)
+        met = meet(census, plan, side, bucket, code[i], at, importance, combine)
+        enter(census, side, bucket, code[i], batch.pos[i], importance, met)
         marks[ROWS] += 1
         if marks[ROWS] % STRIDE == 0:
             pace(census)

@@ -11,7 +11,7 @@ from penstock.core.step import Batch, Plan
 from penstock.core.windows import Ints
 from penstock.quality.books import Guess
 
-HELD = ("code", "pos", "weight", "owed", "importance", "owed_importance")
+HELD = ("code", "pos", "weight", "size", "owed", "importance", "owed_importance")
 WHOLE = ("chance", "skip", "totals", "marks", "lots")
 
 
