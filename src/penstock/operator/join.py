@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.exact import ExactJoin
+from penstock.core.join import WindowJoin
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
+from penstock.operator.chances import Chances
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
@@ -90,17 +92,35 @@ class Join:
         if left is None or right is None:
             return
         bound = Bound(self._settings, left, right)
-        self._core = bound.core(bound.plan())
-        apart = isinstance(self._core, ExactJoin) and not bound.by_rows
+        exact = bound.unbounded() if bound.observing else bound
+        self._core = exact.core(exact.plan())
+        self._shadow = bound.core(bound.plan()) if bound.observing else None  # what the budget would have done
+        self._shadow_importance = 0.0
+        self._noted = 0  # victims not yet taken from the ledger whose lots are known
+        self._chances = Chances(int(self._settings.seed)) if bound.weighted else None
+        apart = isinstance(self._core, ExactJoin) and not (bound.by_rows or bound.observing)
         self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient, apart=apart)
         self._bar = self._intake.watermark  # no row is older that a push brings
         self._payload = (Payload(left), Payload(right))
-        self._recall = None if exact_by_itself(bound) else Recall(int(self._settings.seed), self._combine(bound))
+        self._recall = (
+            None
+            if exact_by_itself(bound) or bound.observing
+            else Recall(int(self._settings.seed), self._combine(bound))
+        )
         self._importance = 0.0
         self._collided = 0
         self._freed = 0  # bytes of rows let go since memory was last given back
         self._sheds: list[pa.Table] = []
         self._bound = bound
+
+    @property
+    def _cores(self) -> list[WindowJoin | ExactJoin]:
+        return [self._core] if self._shadow is None else [self._core, self._shadow]
+
+    @property
+    def _books(self) -> WindowJoin | ExactJoin:
+        """Whose books the report shows: those of the budget, kept to or observed."""
+        return self._core if self._shadow is None else self._shadow
 
     def _combine(self, bound: Bound) -> str | None:
         return self._settings.combine if bound.importance else None
@@ -163,25 +183,48 @@ class Join:
         return self._step(ready)
 
     def _step(self, ready: Ready) -> pa.Table:
-        counts = self._core.counts
-        counts[ARRIVED : ARRIVED + 2] += ready.nulls
-        counts[EXPIRED : EXPIRED + 2] += ready.nulls
-        if ready.late.size:
-            late = np.bincount(ready.late[:, 0], minlength=2)
-            counts[ARRIVED : ARRIVED + 2] += late
+        late = np.bincount(ready.late[:, 0], minlength=2)
+        for core in self._cores:
+            counts = core.counts
+            counts[ARRIVED : ARRIVED + 2] += ready.nulls + late
+            counts[EXPIRED : EXPIRED + 2] += ready.nulls
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
         if self._recall is not None:
             self._recall.take(self._core.plan, ready.batch, ready.code, self._bar)
             self._bar = self._intake.watermark
+        if self._shadow is not None:
+            self._observe(ready)
         if ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
         else:
             left, right = self._core.push(ready.batch, ready.code)
+        if self._chances is not None and isinstance(self._core, WindowJoin):
+            victims = self._core.take_back_ledger()
+            self._chances.take(ready.batch, self._intake.next)
+            self._chances.note(victims, self._core.plan)
+            self._noted = len(victims)
         joined = self._joined(left, right)
-        if self._intake.by_rows or self._intake.newest != self._core.tick:
-            self._core.close()  # windows in rows get whole ticks; a null key may have ended the open one
+        for core in self._cores:
+            if self._intake.by_rows or self._intake.newest != core.tick:
+                core.close()  # windows in rows get whole ticks; a null key may have ended the open one
         self._settle(ready.late)
         return joined
+
+    def _observe(self, ready: Ready) -> None:
+        """Let the rows of a push meet what the budget would have kept."""
+        assert self._shadow is not None
+        left, right = self._shadow.push(ready.batch._replace(key=np.empty_like(ready.batch.key)), ready.code)
+        if self.bound.importance:
+            self._shadow_importance += float(self._importances(left, right).sum())
+
+    def _importances(self, left: Ints, right: Ints) -> Floats:
+        """Return the importance of each pair."""
+        assert self.bound.importance is not None
+        values = [
+            importance_of(self._payload[side].take(numbers, [name])[name], name)
+            for side, (numbers, name) in enumerate(zip((left, right), self.bound.importance, strict=True))
+        ]
+        return COMBINED[self._settings.combine](*values)
 
     def _pass_time(self, tick: int | None) -> None:
         """Close the ticks before this one, also those that had null keys only.
@@ -189,10 +232,11 @@ class Join:
         Not after every push: what a tick of null keys lets go of would then depend on the cut.
         """
         intake = self._intake
-        if tick is not None and not intake.by_rows:
-            self._core.advance(tick)
-        elif intake.released is not None:
-            self._core.reach(intake.released, intake.counted)
+        for core in self._cores:
+            if tick is not None and not intake.by_rows:
+                core.advance(tick)
+            elif intake.released is not None:
+                core.reach(intake.released, intake.counted)
         self._settle(NO_LATE)
 
     def _joined(self, left: Ints, right: Ints) -> pa.Table:
@@ -214,13 +258,11 @@ class Join:
         ]
         columns = [next(halves[side]) for _, side, _ in bound.layout]
         if bound.importance:
-            values = [
-                importance_of(self._payload[side].take(numbers, [name])[name], name)
-                for side, (numbers, name) in enumerate(zip((left, right), bound.importance, strict=True))
-            ]
-            combined = COMBINED[self._settings.combine](*values)
+            combined = self._importances(left, right)
             self._importance += float(combined.sum())
             columns.append(pa.array(combined))
+        if self._chances is not None:
+            columns.append(pa.array(self._chances.weights(left, right, self._core.plan)))
         if self._settings.event_time is not None:
             times = [
                 bound.clock.values(self._payload[side].take(numbers, [name])[name], "time")
@@ -235,7 +277,14 @@ class Join:
 
     def _settle(self, late: Ints) -> None:
         """Write the ledger, then let go of the rows that left."""
-        shed = self._core.take_ledger()
+        shed = self._books.take_ledger()
+        if self._chances is not None:
+            self._chances.note(shed[self._noted :], self._core.plan)
+            self._chances.settle()
+            self._noted = 0
+            for side in range(2):
+                if self._chances.wasteful(side, self._held_rows(side)):
+                    self._chances.trim(side, self._stored_rows(side))
         if self._ledger_mode == "keep" and (shed.size or late.size):
             entries = np.empty((late.shape[0], 5), np.int64)
             entries[:, :2] = late[:, :2]
@@ -280,7 +329,8 @@ class Join:
         tick = bound.clock.tick("to", to)
         joined = self._step(self._intake.pass_watermark(tick))
         if not bound.by_rows:
-            self._core.pass_watermark(tick)
+            for core in self._cores:
+                core.pass_watermark(tick)
             self._settle(NO_LATE)
         return joined
 
@@ -299,7 +349,7 @@ class Join:
 
         What has expired or was shed does not come back when they grow.
         """
-        bound, plan = self.bound, self._core.plan
+        bound = self.bound
         limit, span = None, None
         if memory is not None:
             unit, limit, shared = budget(memory, split or ("shared" if bound.shared else "fixed"))
@@ -313,10 +363,11 @@ class Join:
                 kind = "rows" if bound.by_rows else "time"
                 raise WindowError("window", repr(window), f"this join was made with windows in {kind}")
         if limit is not None:
-            plan.limit[:] = limit
+            self._books.plan.limit[:] = limit
         if span is not None:
-            plan.span[:] = span  # the policy and the heap hold the same array
-            self._core.respan()
+            for core in self._cores:
+                core.plan.span[:] = span  # the policy and the heap hold the same array
+                core.respan()
 
     # --- what happened --------------------------------------------------------------------------------------------
 
@@ -335,13 +386,15 @@ class Join:
             size = sum(table.nbytes for held in self._held for table in held)
             chosen = str(self._settings.chosen)
             return Report(chosen, came, came, Sides(0, 0), none, 0, None, None, None, came.total, size, 0)
-        counts, queue = self._core.counts, self._intake.waiting
+        counts, queue = self._books.counts, self._intake.waiting
         waits = np.bincount(queue.side, minlength=2)
-        live = Sides(*(self._held_rows(side) for side in range(2)))
-        pairs = int(counts[PAIRS]) - self._collided
-        important = self._importance if self._bound.importance else None
+        held = Sides(*(self._held_rows(side) for side in range(2)))
+        emitted = int(self._core.counts[PAIRS]) - self._collided
+        pairs = emitted if self._shadow is None else int(counts[PAIRS])
+        found = self._importance if self._shadow is None else self._shadow_importance
+        important = found if self._bound.importance else None
         guesses = (
-            (Guess(pairs), None if important is None else Guess(important))
+            (Guess(emitted), None if important is None else Guess(self._importance))
             if self._recall is None
             else (self._recall.pairs, None if important is None else self._recall.importance)
         )
@@ -349,7 +402,7 @@ class Join:
         return Report(
             policy="exact" if self._bound.unit == "none" else str(self._settings.chosen),
             arrivals=Sides(*(int(counts[ARRIVED + side] + waits[side]) for side in range(2))),
-            live=live,
+            live=Sides(*(self._books.live(side) + int(waits[side]) for side in range(2))),
             expired=Sides(*(int(counts[EXPIRED + side]) for side in range(2))),
             shed={
                 reason: Sides(*(int(counts[SHED + 2 * at + side]) for side in range(2)))
@@ -359,14 +412,15 @@ class Join:
             importance=important,
             exact_estimate=exact,
             recall=recall_of(pairs, exact),
-            memory_rows=live.total,
+            memory_rows=held.total,
             memory_bytes=sum(
-                payload.nbytes * held // max(payload.stored, 1)
-                for payload, held in zip(self._payload, live, strict=True)
+                payload.nbytes * rows // max(payload.stored, 1)
+                for payload, rows in zip(self._payload, held, strict=True)
             )
-            + ROW_BYTES * live.total,
-            comparisons=int(counts[COMPARISONS]),
+            + ROW_BYTES * held.total,
+            comparisons=int(self._core.counts[COMPARISONS]),
             importance_estimate=None if guesses[1] is None else guesses[1].interval(important or 0.0),
+            mode=self._settings.mode,
             guesses=guesses,
         )
 
@@ -427,6 +481,7 @@ class Join:
         if self._bound is not None:
             intake, queue = self._intake, self._intake.waiting
             meta |= {"importance": self._importance, "collided": self._collided}
+            meta["shadow_importance"] = self._shadow_importance
             meta |= {name: getattr(intake, name) for name in ("newest", "reached", "released", "watermark")}
             state["core"] = saving.to_npz(self._core.arrays())
             waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
@@ -435,6 +490,10 @@ class Join:
                 numbers = self._stored_rows(side)
                 state[f"rows_{name}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
                 state[f"numbers_{name}"] = saving.to_npz({"numbers": numbers, "next": np.array(payload.next)})
+            if self._shadow is not None:
+                state["shadow"] = saving.to_npz(self._shadow.arrays())
+            if self._chances is not None:
+                state["chances"] = saving.to_npz(self._chances.arrays())
             if self._recall is not None:
                 state["recall"] = saving.to_npz(self._recall.arrays())
             if self._sheds:
@@ -536,13 +595,21 @@ class Join:
         )
         waits = np.bincount(queue.side, minlength=2)
         code = np.concatenate([r.code for r in read])[order]
-        self._core.adopt(rows, code, old._core.counts, old._intake.next - waits)
+        for core in self._cores:
+            fresh = rows._replace(key=np.empty_like(rows.key))
+            core.adopt(fresh, code, old._core.counts, old._intake.next - waits)
+        if self._chances is not None:
+            if old._chances is None or old._chances.seed != self._chances.seed:
+                want = "the rows held were not drawn by these lots: start afresh, or keep policy and seed"
+                raise StateError("policy", "'sample'", want)
+            self._chances = old._chances
         for name in ("lateness", "patient", "apart"):
             setattr(old._intake, name, getattr(self._intake, name))
         self._intake = old._intake
         self._importance, self._collided, self._sheds = old._importance, old._collided, old._sheds
         self._bar = old._bar
-        if old._recall is not None:
+        self._shadow_importance = old._importance
+        if old._recall is not None and self._shadow is None:
             self._recall = old._recall.again(self._combine(bound))
         elif self._recall is not None:
             self._recall.take(self._core.plan, rows, code, self._bar)
@@ -552,6 +619,11 @@ class Join:
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
         self._importance, self._collided = meta["importance"], meta["collided"]
         self._core.restore(saving.from_npz(state["core"]))
+        self._shadow_importance = meta["shadow_importance"]
+        if self._shadow is not None:
+            self._shadow.restore(saving.from_npz(state["shadow"]))
+        if self._chances is not None:
+            self._chances.restore(saving.from_npz(state["chances"]))
         arrays = saving.from_npz(state["intake"])
         intake = self._intake
         intake.newest, intake.reached = meta["newest"], meta["reached"]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from penstock.streams.payload import row_bytes
 from penstock.streams.times import LIMIT, Clock, Rows, common_clock
 
 SIDES = ("left", "right")
+MODES = ("shed", "observe")
 COMBINE = ("min", "sum", "product", "max", "mean")
 WATERMARK = "watermark"  # as lateness: the driver says what is late
 UNLIMITED = int(np.iinfo(np.int64).max)
@@ -58,6 +59,7 @@ class Settings:
     seed: int = 0
     how: str = "inner"
     event_time: str | None = None
+    mode: str = "shed"
     chosen: Policy = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +73,10 @@ class Settings:
             raise BudgetError("per_key", repr(self.per_key), "give at least 1 row a key and side, or None")
         if not (self.event_time is None or (isinstance(self.event_time, str) and self.event_time)):
             raise ColumnError("event_time", repr(self.event_time), "give the name of a column to be added, or None")
+        if self.mode not in MODES:
+            raise InputError("mode", repr(self.mode), f"give one of {', '.join(map(repr, MODES))}")
+        if self.mode == "observe" and self.memory is None:
+            raise BudgetError("memory", "None", 'mode="observe" says what a budget would cost: give one')
         if self.combine not in COMBINE:
             raise InputError("combine", repr(self.combine), f"give one of {', '.join(map(repr, COMBINE))}")
         object.__setattr__(self, "chosen", resolve(self.policy))
@@ -176,6 +182,20 @@ class Bound:
         self.patient, self.lateness = self._patience(settings.lateness)
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
         self.layout, self.schema = self._layout()
+
+    @property
+    def observing(self) -> bool:
+        """Whether nothing is shed, only observed."""
+        return self.settings.mode == "observe"
+
+    @property
+    def weighted(self) -> bool:
+        """Whether pairs have the inverse of their chance as a column: the policy is a sample of them."""
+        return self.unit != "none" and not self.observing and self.settings.chosen.name == "sample"
+
+    def unbounded(self) -> "Bound":
+        """Return the same join without a budget."""
+        return Bound(replace(self.settings, memory=None, split="shared", per_key=None, mode="shed"), *self.schemas)
 
     def _patience(self, lateness: object) -> tuple[bool, int]:
         """Return whether the side that is behind is waited for, and for how long after it a row may come."""
@@ -285,7 +305,7 @@ class Bound:
             [name for name in self.schemas[side].names if not (self.using and name in self.keys[side])]
             for side in range(2)
         ]
-        added = ["importance"] * bool(self.importance)
+        added = ["importance"] * bool(self.importance) + ["weight"] * self.weighted
         if self.settings.event_time is not None:
             added.append(self.settings.event_time)
         taken = {name for name, _, _ in shown} | set(added)
@@ -306,6 +326,8 @@ class Bound:
             fields.append(pa.field(name, kind.type, kind.nullable))
         if self.importance:
             fields.append(pa.field("importance", pa.float64()))
+        if self.weighted:
+            fields.append(pa.field("weight", pa.float64()))
         if self.settings.event_time is not None:
             fields.append(pa.field(self.settings.event_time, self.clock.type))
         return shown, pa.schema(fields)

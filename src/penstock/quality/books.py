@@ -80,6 +80,7 @@ class Report:
     memory_bytes: int
     comparisons: int
     importance_estimate: Estimate | None = None  # as `exact_estimate`, of the importance
+    mode: str = "shed"  # "observe": nothing was shed; this is what the budget would have done
     guesses: tuple[Guess | None, Guess | None] = field(default=(None, None), repr=False, compare=False)  # to merge
 
     @property
@@ -119,6 +120,8 @@ class Report:
         width = max(len(row[0]) for row in rows)
         lines = [f"{name:<{width}}  {left:>13}  {right:>13}" for name, left, right in rows]
         facts = [f"policy {self.policy}", f"{_number(self.pairs)} pairs"]
+        if self.mode == "observe":
+            facts.insert(0, "observed, nothing shed")
         if self.importance is not None:
             facts.append(f"importance {self.importance:,.6g}")
         if self.recall is not None:

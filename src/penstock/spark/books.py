@@ -86,5 +86,6 @@ def _folded(totals: Mapping[str, Any]) -> Report:
         memory_bytes=int(totals.get("memory_bytes") or 0),
         comparisons=int(totals.get("comparisons") or 0),
         importance_estimate=None if importance_guess is None else importance_guess.interval(importance or 0.0),
+        mode=totals.get("mode") or "shed",
         guesses=(pairs_guess, importance_guess),
     )

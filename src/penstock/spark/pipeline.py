@@ -66,7 +66,8 @@ def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] =
         (F.max if field.endswith("grain") else F.sum)(books[field]).alias(field) for field in (*NAMES, *NUMBERS)
     ]
     policy = "exact" if bound.unit == "none" else str(settings.chosen)
-    return raw.observe(name, F.lit(policy).alias("policy"), *totals), bound
+    words = [F.lit(policy).alias("policy"), F.lit(settings.mode).alias("mode")]
+    return raw.observe(name, *words, *totals), bound
 
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:
