@@ -22,7 +22,7 @@ from penstock.streams.intake import Intake
 
 SHARE = 1 / 40  # of the rows that are looked at
 ENOUGH = 20_000  # so many rows are always looked at
-WARM, MEASURED = 2, 2  # spans of a stretch: before anything is counted, and counted
+WARM, MEASURED = 2, 1  # spans of a stretch: before anything is counted, and counted at least
 STRETCHES = 4
 PARTS = 4  # of a stretch, to see how much it varies
 CHUNK = 1 << 13
@@ -204,7 +204,7 @@ def _sampled(bound: Bound, left: pa.Table, right: pa.Table, share: float | None)
     clock = batch.clock.sum(axis=1) if bound.by_rows else batch.tick
     length = int(clock[-1] - clock[0]) + 1
     count = min(STRETCHES, int(chosen * length / ((WARM + MEASURED) * span)))
-    if count > 1:
+    if count > 0:
         pieces = list(_stretches(batch, code, clock, span, count, chosen))
         seen = sum(piece.code.size for piece in pieces) / rows
         return Sample(pieces, seen, "stretches", 1.0, np.empty(0, np.int64))
