@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import figures, registry_tables
+from benchmarks import figures, recall, registry_tables
 from benchmarks.registry_tables import ROOT
 
 if TYPE_CHECKING:
@@ -250,6 +250,9 @@ def write_all() -> None:
         registry_tables.write(ROOT / "docs" / "spark.md", "spark", spark_table(known))
         registry_tables.write(ROOT / "docs" / "spark.md", "shares", shares_table(known))
 
+    if recall.RESULTS.exists():
+        known = json.loads(recall.RESULTS.read_text())
+        registry_tables.write(ROOT / "docs" / "recall.md", "measured", recall.tables(known))
     if MULTIWAY.exists():
         registry_tables.write(
             ROOT / "docs" / "planner.md", "multiway", multiway_table(json.loads(MULTIWAY.read_text()))

@@ -104,11 +104,13 @@ def child(*words: object, **options: Any) -> "subprocess.Popen[str]":
 def test_help_is_the_map(penstock: Penstock, words: list[str]) -> None:
     ran = penstock(*words)
     assert ran.code == 0
-    for command in ("join", "compare", "plan", "optimum", "figure", "warmup", "demo", "doctor"):
+    for command in ("join", "compare", "advise", "plan", "optimum", "figure", "warmup", "demo", "doctor"):
         assert command in ran.out
 
 
-@pytest.mark.parametrize("command", ["join", "compare", "plan", "optimum", "figure", "warmup", "demo", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["join", "compare", "advise", "plan", "optimum", "figure", "warmup", "demo", "doctor"]
+)
 def test_every_command_has_help_and_takes_json(penstock: Penstock, command: str) -> None:
     ran = penstock(command, "--help")
     assert ran.code == 0
@@ -440,6 +442,30 @@ def test_compare_shows_importance_where_there_is_one(penstock: Penstock, tmp_pat
     paths = [put(tmp_path / "l.csv", weigh.left), put(tmp_path / "r.csv", weigh.right)]
     words = ["--policies", "exact", "--memory", "10", "--importance", "importance"]
     assert "importance" in penstock("compare", *paths, *JOIN, *words).out
+
+
+# --- advise and observe -------------------------------------------------------------------------------------------
+
+
+def test_advise_gives_what_the_function_gives(penstock: Penstock, pair: list[str]) -> None:
+    words = ["--recall", "0.5,0.9", "--policy", "oldest", "--split", "fixed"]
+    ran = penstock("advise", *pair, *JOIN, *words, "--json")
+    want = pen.advise(
+        left, right, on="key", time="ts", window=20, recall=[0.5, 0.9], policy=["oldest"], split="fixed"
+    )
+    assert ran.document | {"seconds": 0, "paths": {}} == want.to_dict() | {"seconds": 0, "paths": {}}
+    text = penstock("advise", *pair, *JOIN, *words)
+    assert text.code == 0
+    assert f"{want.memory:,}" in text.out
+    assert "between 0 and 1" in penstock("advise", *pair, *JOIN, "--recall", "all").err
+
+
+def test_join_can_only_observe(penstock: Penstock, pair: list[str]) -> None:
+    words = ["--memory", "20", "--policy", "oldest", "--mode", "observe"]
+    seen = penstock("join", *pair, *JOIN, *words, "--json").document
+    want = pen.run(left, right, on="key", time="ts", window=20, memory=20, policy="oldest").report
+    assert (seen["mode"], seen["pairs"]) == ("observe", want.pairs)
+    assert "would have done" in penstock("join", *pair, *JOIN, *words).out
 
 
 # --- figure -------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.api import (
+        Advice,
         Join,
         Optimum,
         Plan,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         Result,
         Stream,
         Truncated,
+        advise,
         band,
         compare,
         configure,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Advice",
     "Join",
     "Optimum",
     "Plan",
@@ -51,6 +54,7 @@ __all__ = [
     "Result",
     "Stream",
     "Truncated",
+    "advise",
     "band",
     "compare",
     "configure",

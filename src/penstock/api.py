@@ -5,9 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.engine import advise as advising
 from penstock.engine import compare as comparing
 from penstock.engine import multijoin as several
 from penstock.engine import offline, pump, truncating
+from penstock.engine.advise import Advice
 from penstock.engine.offline import Optimum
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
@@ -46,6 +48,7 @@ def join(  # noqa: PLR0913 - the one front door
     seed: int = 0,
     how: str = "inner",
     event_time: str | None = None,
+    mode: str = "shed",
 ) -> Any:
     """Join two streams over a sliding window, inside a memory budget.
 
@@ -75,6 +78,8 @@ def join(  # noqa: PLR0913 - the one front door
         how: "inner"; others are refused, since after shedding a null row could be false.
         event_time: the name of a column to add, last: the time of the pair, which is that of its later row. On
             streams of Spark it carries the watermark, so that windowed aggregations work on the joined rows.
+        mode: "shed", or "observe": nothing is shed and every pair returned, and the report and the ledger say what
+            the budget would have shed, and the recall it would have cost.
 
     Returns:
         The joined rows, of the same kind as `left`: keys first and once (unless `on` names pairs), then the left
@@ -262,6 +267,79 @@ def compare(  # noqa: PLR0913 - the same arguments as join
     )
 
 
+def advise(  # noqa: PLR0913 - the same arguments as join
+    left: Any,
+    right: Any,
+    *,
+    on: Any,
+    time: Any,
+    window: Any,
+    recall: float | Sequence[float] = 0.95,
+    policy: str | Policy | Sequence[str | Policy] = "auto",
+    split: Any = "shared",
+    lateness: Any = 0,
+    importance: Any = None,
+    combine: str = "min",
+    per_key: int | None = None,
+    sample: float | None = None,
+    seed: int = 0,
+) -> Advice:
+    """Say how much memory it takes to find a share of the pairs, from a small sample of a recorded trace.
+
+    The idea: a tenth of the keys in a tenth of the memory fare like all of them (miniature simulation); of a trace
+    many spans long, some stretches are looked at instead, with all keys.
+
+    Parameters:
+        left, right, on, time, window, lateness, importance, combine, per_key, seed: as for ``penstock.join``; Spark
+            DataFrames must not be streaming, and are sampled on Spark.
+        recall: the share of the pairs to be found, or a list of them.
+        policy: a policy, or a list of them.
+        split: "shared" or "fixed".
+        sample: the share of the rows to look at; None: a fortieth, at least 20,000 rows. 1 is a full simulation.
+
+    Returns:
+        An ``Advice``: `memory` in rows for the first of these, `needs` and `curve` as tables, with 95 % intervals.
+
+    Cost: the share of the rows, once for each policy and each of 20 budgets.
+
+    Departures: the interval knows the keys that were sampled. Where windows are long and a few keys carry most of the
+        pairs, a small sample may hold none of them, and nothing tells.
+
+    Examples:
+        >>> import penstock as pen
+        >>> from penstock.streams.workloads import zipf
+        >>> streams = zipf(3000, keys=50, seed=1)
+        >>> how = {"on": "key", "time": "ts", "window": 400, "policy": "prob"}
+        >>> advice = pen.advise(streams.left, streams.right, recall=0.8, **how)
+        >>> report = pen.run(streams.left, streams.right, memory=advice.memory, **how).report
+        >>> round(report.recall.mid, 2)
+        0.8
+    """
+    settings = settings_of(
+        {
+            "on": on,
+            "time": time,
+            "window": window,
+            "memory": 2,
+            "split": split,
+            "lateness": lateness,
+            "importance": importance,
+            "combine": combine,
+            "per_key": per_key,
+            "seed": seed,
+        }
+    )
+    policies = [policy] if isinstance(policy, str | Policy) else list(policy)
+    recalls = [recall] if isinstance(recall, int | float) else list(recall)
+    known = 1.0
+    if _is_spark(left) or _is_spark(right):
+        from penstock.spark import advising as on_spark  # noqa: PLC0415 - only with Spark
+
+        left, right, known = on_spark.sampled(left, right, settings, advising.share_of(sample), advising.ENOUGH)
+        sample = 1.0
+    return advising.advise(left, right, settings, recall=recalls, policies=policies, share=sample, known_share=known)
+
+
 def optimum(  # noqa: PLR0913 - the same arguments as join
     left: Any,
     right: Any,
@@ -383,7 +461,7 @@ def policies() -> pa.Table:
     Examples:
         >>> import penstock as pen
         >>> pen.policies()["name"].to_pylist()
-        ['life', 'oldest', 'prob', 'rand', 'replay']
+        ['life', 'oldest', 'prob', 'rand', 'replay', 'sample']
     """
     return pa.Table.from_pylist(
         [
@@ -741,6 +819,7 @@ def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> 
 
 
 __all__ = [
+    "Advice",
     "Join",
     "Optimum",
     "Plan",
@@ -750,6 +829,7 @@ __all__ = [
     "Stream",
     "Table",
     "Truncated",
+    "advise",
     "compare",
     "configure",
     "every",

@@ -187,6 +187,9 @@ def join(  # noqa: PLR0913 - one parameter an option
     combine: Combine = "min",
     per_key: PerKey = None,
     seed: Seed = 0,
+    mode: Annotated[
+        str, typer.Option(help="shed, or observe: return every pair and say what the budget would cost.")
+    ] = "shed",
     as_json: AsJson = False,
 ) -> None:
     """Join two files, streaming, inside a memory budget."""
@@ -202,6 +205,7 @@ def join(  # noqa: PLR0913 - one parameter an option
             "combine": combine,
             "per_key": per_key,
             "seed": seed,
+            "mode": mode,
         }
     )
     with _progress("joining") as progress:
@@ -278,6 +282,60 @@ def compare(  # noqa: PLR0913 - one parameter an option
         _answer({"scores": scores.to_pylist(), "paths": {"left": left, "right": right}})
     else:
         _screen().print(_scores(scores, "Pairs found", importance=importance is not None))
+
+
+@app.command()
+def advise(  # noqa: PLR0913 - one parameter an option
+    left: Left,
+    right: Right,
+    *,
+    on: On,
+    time: Time,
+    window: Window,
+    recall: Annotated[
+        str, typer.Option(help="Shares of the pairs to find: 0.95 or 0.5,0.8.", metavar="SHARES")
+    ] = "0.95",
+    policy: Annotated[
+        str, typer.Option(help="Policies, also with options: rand,prob:statistics=window.", metavar="POLICIES")
+    ] = "auto",
+    split: Annotated[str, typer.Option(help="shared (one pool) or fixed (half each).")] = "shared",
+    sample: Annotated[
+        float | None, typer.Option(help="Share of the rows to look at; 1 is a full simulation.", metavar="SHARE")
+    ] = None,
+    lateness: Lateness = "0",
+    per_key: PerKey = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Say how much memory it takes to find a share of the pairs of two files, from a sample."""
+    from penstock import api
+    from penstock.streams import files
+
+    given = _common(on, time, window, lateness, None)
+    wanted = [share_of(word) for word in recall.split(",")]
+    policies = policies_of(policy)
+    tables = files.read(left), files.read(right)
+    with _progress("simulating"):
+        advice = api.advise(
+            *tables,
+            **given,
+            recall=wanted,
+            policy=policies,
+            split=split_of(split),
+            sample=sample,
+            per_key=per_key,
+            seed=seed,
+        )
+    if as_json:
+        _answer({**advice.to_dict(), "paths": {"left": left, "right": right}})
+        return
+    screen = _screen()
+    rows = [
+        [row["policy"], f"{row['recall']:.0%}", f"{row['memory']:,}", f"{row['low']:,}-{row['high']:,}"]
+        for row in advice.needs.to_pylist()
+    ]
+    screen.print(_table("Memory it takes", ["policy", "recall", "rows", "95 %"], rows))
+    screen.print(f"exact: {advice.exact:,} rows; looked at {advice.share:.1%} of the rows ({advice.how})")
 
 
 @app.command()
@@ -641,6 +699,14 @@ def policies_of(words: str) -> "list[str | Policy]":
     return [policy_of(word.strip()) for word in found]
 
 
+def share_of(word: str) -> float:
+    """Return a share between 0 and 1."""
+    try:
+        return float(word)
+    except ValueError as error:
+        raise BudgetError("recall", repr(word), "give a share between 0 and 1, e.g. 0.95") from error
+
+
 def moment_of(word: str) -> int | datetime:
     """Return a tick, or a date and time."""
     number = _whole(word)
@@ -736,12 +802,13 @@ def _show_report(screen: Console, report: "Report") -> None:
     shed = [(f"shed ({reason})", count) for reason, count in report.shed.items() if count.total]
     books = [("arrivals", report.arrivals), ("live", report.live), ("expired", report.expired), *shed]
     rows = [[name, *(f"{count:,}" for count in (*sides, sides.total))] for name, sides in books]
-    screen.print(_table(f"Policy {report.policy}", ["rows", "left", "right", "both"], rows))
+    title = f"Policy {report.policy}" if report.mode == "shed" else f"What {report.policy} would have done"
+    screen.print(_table(title, ["rows", "left", "right", "both"], rows))
     facts = [f"{report.pairs:,} pairs"]
     if report.importance is not None:
         facts.append(f"importance {report.importance:,.6g}")
     if report.recall is not None:
-        facts.append(f"recall {report.recall.mid:.1%}")
+        facts.append(f"recall {report.recall_in_words}")
     facts.append(f"holding {report.memory_rows:,} rows, {report.memory_bytes / 1e6:,.1f} MB")
     screen.print(", ".join(facts))
 

@@ -487,7 +487,7 @@ class ExactJoin:
             self._pairs = into
         if code.size == 0:
             return self._pairs[0, :0], self._pairs[1, :0]
-        arrived = np.bincount(batch.side, minlength=2)
+        arrived = np.bincount(batch.side, minlength=2).tolist()
         self._reserve(*arrived)
         done = np.zeros(4, np.int64)
         while step_merged(self.rings, self.plan, batch, code, self.counts, self._pairs, done) == PAIRS_FULL:

@@ -13,15 +13,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.exact import ExactJoin
+from penstock.core.join import WindowJoin
 from penstock.core.setjoin import SetJoin
 from penstock.core.sets import Sets
 from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
+from penstock.operator.chances import Chances
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
 from penstock.policies.cpu.controller import Controller
-from penstock.quality.books import Estimate, Report, Sides
+from penstock.quality.books import Guess, Report, Sides, recall_of
+from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side, Waiting
 from penstock.streams.payload import Payload, give_back
 from penstock.streams.sets import doubtful, meets
@@ -96,16 +99,39 @@ class Join:
         if left is None or right is None:
             return
         bound = Bound(self._settings, left, right)
-        self._core = bound.windows()
-        apart = isinstance(self._core, ExactJoin) and not bound.by_rows
+        exact = bound.unbounded() if bound.observing else bound
+        self._core = exact.windows()
+        self._shadow = bound.core(bound.plan()) if bound.observing else None  # what the budget would have done
+        self._shadow_importance = 0.0
+        self._noted = 0  # victims not yet taken from the ledger whose lots are known
+        self._chances = Chances(int(self._settings.seed)) if bound.weighted else None
+        apart = isinstance(self._core, ExactJoin) and not (bound.by_rows or bound.observing)
         self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient, apart=apart)
+        self._bar = self._intake.watermark  # no row is older that a push brings
         self._payload = (Payload(left), Payload(right))
+        self._recall = (
+            None
+            if exact_by_itself(bound) or bound.observing
+            else Recall(int(self._settings.seed), self._combine(bound))
+        )
         self._importance = 0.0
         self._collided = 0
         self._unprobed = np.zeros(2, np.int64)
         self._freed = 0  # bytes of rows let go since memory was last given back
         self._sheds: list[pa.Table] = []
         self._bound = bound
+
+    @property
+    def _cores(self) -> "list[WindowJoin | ExactJoin | SetJoin]":
+        return [self._core] if self._shadow is None else [self._core, self._shadow]
+
+    @property
+    def _books(self) -> WindowJoin | ExactJoin | SetJoin:
+        """Whose books the report shows: those of the budget, kept to or observed."""
+        return self._core if self._shadow is None else self._shadow
+
+    def _combine(self, bound: Bound) -> str | None:
+        return self._settings.combine if bound.importance else None
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
@@ -165,24 +191,50 @@ class Join:
         return self._step(ready, sides)
 
     def _step(self, ready: Ready, sides: tuple[Side, Side] = (NO_ROWS, NO_ROWS)) -> pa.Table:
-        counts = self._core.counts
-        counts[ARRIVED : ARRIVED + 2] += ready.nulls
-        counts[EXPIRED : EXPIRED + 2] += ready.nulls
-        if ready.late.size:
-            late = np.bincount(ready.late[:, 0], minlength=2)
-            counts[ARRIVED : ARRIVED + 2] += late
+        late = np.bincount(ready.late[:, 0], minlength=2)
+        for core in self._cores:
+            counts = core.counts
+            counts[ARRIVED : ARRIVED + 2] += ready.nulls + late
+            counts[EXPIRED : EXPIRED + 2] += ready.nulls
             counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
+        if self._recall is not None:
+            self._recall.take(self._core.plan, ready.batch, ready.code, self._bar)
+            self._bar = self._intake.watermark
+        if self._shadow is not None:
+            self._observe(ready)
         if isinstance(self._core, SetJoin):
             left, right = self._core.push(ready.batch, *_sets_of(ready, sides))
         elif ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
         else:
             left, right = self._core.push(ready.batch, ready.code)
+        if self._chances is not None and isinstance(self._core, WindowJoin):
+            victims = self._core.take_back_ledger()
+            self._chances.take(ready.batch, self._intake.next)
+            self._chances.note(victims, self._core.plan)
+            self._noted = len(victims)
         joined = self._joined(left, right)
-        if self._intake.by_rows or self._intake.newest != self._core.tick:
-            self._core.close()  # windows in rows get whole ticks; a null key may have ended the open one
+        for core in self._cores:
+            if self._intake.by_rows or self._intake.newest != core.tick:
+                core.close()  # windows in rows get whole ticks; a null key may have ended the open one
         self._settle(ready.late)
         return joined
+
+    def _observe(self, ready: Ready) -> None:
+        """Let the rows of a push meet what the budget would have kept."""
+        assert self._shadow is not None
+        left, right = self._shadow.push(ready.batch._replace(key=np.empty_like(ready.batch.key)), ready.code)
+        if self.bound.importance:
+            self._shadow_importance += float(self._importances(left, right).sum())
+
+    def _importances(self, left: Ints, right: Ints) -> Floats:
+        """Return the importance of each pair."""
+        assert self.bound.importance is not None
+        values = [
+            importance_of(self._payload[side].take(numbers, [name])[name], name)
+            for side, (numbers, name) in enumerate(zip((left, right), self.bound.importance, strict=True))
+        ]
+        return COMBINED[self._settings.combine](*values)
 
     def _pass_time(self, tick: int | None) -> None:
         """Close the ticks before this one, also those that had null keys only.
@@ -190,10 +242,11 @@ class Join:
         Not after every push: what a tick of null keys lets go of would then depend on the cut.
         """
         intake = self._intake
-        if tick is not None and not intake.by_rows:
-            self._core.advance(tick)
-        elif intake.released is not None and not isinstance(self._core, SetJoin):
-            self._core.reach(intake.released, intake.counted)
+        for core in self._cores:
+            if tick is not None and not intake.by_rows:
+                core.advance(tick)
+            elif intake.released is not None and not isinstance(core, SetJoin):
+                core.reach(intake.released, intake.counted)
         self._settle(NO_LATE)
 
     def _joined(self, left: Ints, right: Ints) -> pa.Table:
@@ -211,13 +264,11 @@ class Join:
         ]
         columns = [next(halves[side]) for _, side, _ in bound.layout]
         if bound.importance:
-            values = [
-                importance_of(self._payload[side].take(numbers, [name])[name], name)
-                for side, (numbers, name) in enumerate(zip((left, right), bound.importance, strict=True))
-            ]
-            combined = COMBINED[self._settings.combine](*values)
+            combined = self._importances(left, right)
             self._importance += float(combined.sum())
             columns.append(pa.array(combined))
+        if self._chances is not None:
+            columns.append(pa.array(self._chances.weights(left, right, self._core.plan)))
         if self._settings.event_time is not None:
             times = [
                 bound.clock.values(self._payload[side].take(numbers, [name])[name], "time")
@@ -251,7 +302,14 @@ class Join:
 
     def _settle(self, late: Ints) -> None:
         """Write the ledger, then let go of the rows that left."""
-        shed = self._core.take_ledger()
+        shed = self._books.take_ledger()
+        if self._chances is not None:
+            self._chances.note(shed[self._noted :], self._core.plan)
+            self._chances.settle()
+            self._noted = 0
+            for side in range(2):
+                if self._chances.wasteful(side, self._held_rows(side)):
+                    self._chances.trim(side, self._stored_rows(side))
         if self._ledger_mode == "keep" and (shed.size or late.size):
             entries = np.empty((late.shape[0], 5), np.int64)
             entries[:, :2] = late[:, :2]
@@ -313,7 +371,8 @@ class Join:
         tick = bound.clock.tick("to", to)
         joined = self._step(self._intake.pass_watermark(tick))
         if not bound.by_rows:
-            self._core.pass_watermark(tick)
+            for core in self._cores:
+                core.pass_watermark(tick)
             self._settle(NO_LATE)
         return joined
 
@@ -332,7 +391,7 @@ class Join:
 
         What has expired or was shed does not come back when they grow.
         """
-        bound, plan = self.bound, self._core.plan
+        bound = self.bound
         limit, span = None, None
         if memory is not None:
             unit, limit, shared = budget(memory, split or ("shared" if bound.shared else "fixed"))
@@ -348,10 +407,11 @@ class Join:
                 kind = "rows" if bound.by_rows else "time"
                 raise WindowError("window", repr(window), f"this join was made with windows in {kind}")
         if limit is not None:
-            plan.limit[:] = limit
+            self._books.plan.limit[:] = limit
         if span is not None:
-            plan.span[:] = span  # the policy and the heap hold the same array
-            self._core.respan()
+            for core in self._cores:
+                core.plan.span[:] = span  # the policy and the heap hold the same array
+                core.respan()
 
     # --- what happened --------------------------------------------------------------------------------------------
 
@@ -370,35 +430,50 @@ class Join:
             size = sum(table.nbytes for held in self._held for table in held)
             chosen = str(self._settings.chosen)
             return Report(chosen, came, came, Sides(0, 0), none, 0, None, None, None, came.total, size, 0)
-        counts, queue = self._core.counts, self._intake.waiting
+        counts, queue = self._books.counts, self._intake.waiting
         waits = np.bincount(queue.side, minlength=2)
-        live = Sides(*(self._held_rows(side) for side in range(2)))
-        pairs = int(counts[PAIRS]) - self._collided
-        exact = self._bound.unit == "none" and self._settings.per_key is None and not self._unprobed.any()
-        exact = exact and not counts[SHED + 2 * BUDGET : SHED + 2 * BUDGET + 2].any()
-        known = Estimate(pairs, pairs, pairs) if exact else None
+        held = Sides(*(self._held_rows(side) for side in range(2)))
+        emitted = int(self._core.counts[PAIRS]) - self._collided
+        pairs = emitted if self._shadow is None else int(counts[PAIRS])
+        found = self._importance if self._shadow is None else self._shadow_importance
+        important = found if self._bound.importance else None
+        guesses = self._guesses(emitted)
+        exact = guesses[0] and guesses[0].interval(pairs)
         return Report(
             policy=self._ran(),
             arrivals=Sides(*(int(counts[ARRIVED + side] + waits[side]) for side in range(2))),
-            live=live,
+            live=Sides(*(self._books.live(side) + int(waits[side]) for side in range(2))),
             expired=Sides(*(int(counts[EXPIRED + side]) for side in range(2))),
             shed={
                 reason: Sides(*(int(counts[SHED + 2 * at + side]) for side in range(2)))
                 for at, reason in enumerate(REASONS)
             },
             pairs=pairs,
-            importance=self._importance if self._bound.importance else None,
-            exact_estimate=known,
-            recall=Estimate(1.0, 1.0, 1.0) if exact else None,
-            memory_rows=live.total,
+            importance=important,
+            exact_estimate=exact,
+            recall=exact and recall_of(pairs, exact),
+            memory_rows=held.total,
             memory_bytes=sum(
-                payload.nbytes * held // max(payload.stored, 1)
-                for payload, held in zip(self._payload, live, strict=True)
+                payload.nbytes * rows // max(payload.stored, 1)
+                for payload, rows in zip(self._payload, held, strict=True)
             )
-            + ROW_BYTES * live.total,
-            comparisons=int(counts[COMPARISONS]),
+            + ROW_BYTES * held.total,
+            comparisons=int(self._core.counts[COMPARISONS]),
             unprobed=Sides(*map(int, self._unprobed)),
+            importance_estimate=guesses[1] and guesses[1].interval(important or 0.0),
+            mode=self._settings.mode,
+            guesses=guesses,
         )
+
+    def _guesses(self, emitted: int) -> tuple[Guess | None, Guess | None]:
+        """Return what is known of the exact join: its pairs, and their importance."""
+        important = self.bound.importance is not None
+        if self._recall is not None:
+            return self._recall.pairs, self._recall.importance if important else None
+        dropped = self._core.counts[SHED + 2 * BUDGET : SHED + 2 * BUDGET + 2]
+        if self._unprobed.any() or dropped.any():  # by a CPU budget
+            return None, None
+        return Guess(emitted), Guess(self._importance) if important else None
 
     def _ran(self) -> str:
         """Name what decided what is given up."""
@@ -470,6 +545,7 @@ class Join:
         if self._bound is not None:
             intake, queue = self._intake, self._intake.waiting
             meta |= {"importance": self._importance, "collided": self._collided, "unprobed": self._unprobed.tolist()}
+            meta["shadow_importance"] = self._shadow_importance
             meta |= {name: getattr(intake, name) for name in ("newest", "reached", "released", "watermark")}
             state["core"] = saving.to_npz(self._core.arrays())
             waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
@@ -478,6 +554,12 @@ class Join:
                 numbers = self._stored_rows(side)
                 state[f"rows_{name}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
                 state[f"numbers_{name}"] = saving.to_npz({"numbers": numbers, "next": np.array(payload.next)})
+            if self._shadow is not None:
+                state["shadow"] = saving.to_npz(self._shadow.arrays())
+            if self._chances is not None:
+                state["chances"] = saving.to_npz(self._chances.arrays())
+            if self._recall is not None:
+                state["recall"] = saving.to_npz(self._recall.arrays())
             if self._sheds:
                 state["ledger"] = saving.to_ipc(pa.concat_tables(self._sheds))
         meta["checks"] = {name: zlib.crc32(part) for name, part in state.items()}
@@ -583,22 +665,48 @@ class Join:
         )
         waits = np.bincount(queue.side, minlength=2)
         code = np.concatenate([r.code for r in read])[order]
-        self._core.adopt(rows, code, old._core.counts, old._intake.next - waits)
-        old._intake.lateness, old._intake.patient = self._intake.lateness, self._intake.patient
+        for core in [self._core] if self._shadow is None else [self._core, self._shadow]:
+            fresh = rows._replace(key=np.empty_like(rows.key))
+            core.adopt(fresh, code, old._core.counts, old._intake.next - waits)
+        if self._chances is not None:
+            if old._chances is None or old._chances.seed != self._chances.seed:
+                want = "the rows held were not drawn by these lots: start afresh, or keep policy and seed"
+                raise StateError("policy", "'sample'", want)
+            self._chances = old._chances
+        for name in ("lateness", "patient", "apart"):
+            setattr(old._intake, name, getattr(self._intake, name))
         self._intake = old._intake
         self._importance, self._collided, self._sheds = old._importance, old._collided, old._sheds
+        self._bar = old._bar
+        self._shadow_importance = old._importance
+        if old._recall is not None and self._shadow is None:
+            self._recall = old._recall.again(self._combine(bound))
+        elif self._recall is not None:
+            self._recall.take(self._core.plan, rows, code, self._bar)
+            self._recall.adopt(int(old._core.counts[PAIRS]) - old._collided, old._importance)
         self._settle(NO_LATE)
 
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
         self._importance, self._collided = meta["importance"], meta["collided"]
         self._unprobed = np.array(meta["unprobed"], np.int64)
         self._core.restore(saving.from_npz(state["core"]))
+        self._shadow_importance = meta["shadow_importance"]
+        if self._shadow is not None:
+            self._shadow.restore(saving.from_npz(state["shadow"]))
+        if self._chances is not None:
+            self._chances.restore(saving.from_npz(state["chances"]))
         arrays = saving.from_npz(state["intake"])
         intake = self._intake
         intake.newest, intake.reached = meta["newest"], meta["reached"]
         intake.released, intake.watermark = meta["released"], meta["watermark"]
         intake.next, intake.counted = arrays["next"], arrays["counted"]
         intake.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
+        self._bar = intake.watermark
+        self._recall = (
+            Recall.restored(self._combine(self.bound), saving.from_npz(state["recall"]))
+            if "recall" in state
+            else None
+        )
         for payload, name in zip(self._payload, SIDES, strict=True):
             numbers = saving.from_npz(state[f"numbers_{name}"])
             payload.restore(saving.from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"]))
@@ -652,6 +760,11 @@ def _sets_of(ready: Ready, sides: tuple[Side, Side]) -> tuple[Sets, Ints]:
         for which, chosen in enumerate((from_left, ~from_left)):
             kind[chosen] = sides[which].kind[ready.code[chosen]] if chosen.any() else 0
     return Sets(columns[0], columns[1], items, weights), kind
+
+
+def exact_by_itself(bound: Bound) -> bool:
+    """Say whether a join finds every pair, so that nobody need count them beside it."""
+    return bound.unit == "none" and bound.settings.per_key is None
 
 
 def _same_rows(old: Bound, new: Bound) -> None:

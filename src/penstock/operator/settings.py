@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from penstock.streams.times import LIMIT, Clock, Rows, common_clock
 
 SIDES = ("left", "right")
 BASIC_WINDOWS, PERIODS = 20, 4  # in a window, unless told otherwise; a queue holds as much as a basic window
+MODES = ("shed", "observe")
 COMBINE = ("min", "sum", "product", "max", "mean")
 WATERMARK = "watermark"  # as lateness: the driver says what is late
 UNLIMITED = int(np.iinfo(np.int64).max)
@@ -72,17 +73,13 @@ class Settings:
     seed: int = 0
     how: str = "inner"
     event_time: str | None = None
+    mode: str = "shed"
     chosen: Policy = field(init=False)
 
     def __post_init__(self) -> None:
         if self.how != "inner":
             raise InputError("how", repr(self.how), "only inner joins: after shedding, a null row could be false")
-        if self.cpu is not None:
-            if not isinstance(self.cpu, Cpu):
-                raise InputError("cpu", repr(self.cpu), "give what pen.cpu(...) returns, or None")
-            if not isinstance(self.on, Condition):
-                want = "a CPU budget is for joins on conditions, such as pen.overlap: leave it None"
-                raise InputError("cpu", f"{self.cpu} with on={self.on!r}", want)
+        self._check_budgets()
         if self.shards is not None and not _is_count(self.shards):
             raise InputError("shards", repr(self.shards), "give at least 1, or None")
         if self.per_key is not None and (isinstance(self.per_key, bool) or int(self.per_key) < 1):
@@ -93,12 +90,25 @@ class Settings:
             raise InputError("combine", repr(self.combine), f"give one of {', '.join(map(repr, COMBINE))}")
         object.__setattr__(self, "chosen", resolve(self.policy))
         lookup(self.chosen.name)
-        budget(self.memory, self.split)
         pair("time", self.time)
         if not isinstance(self.window, Rows | tuple | list | str | int | np.integer) and not hasattr(
             self.window, "total_seconds"
         ):
             raise WindowError("window", repr(self.window), 'give a span ("10 minutes"), ticks, or pen.rows(n)')
+
+    def _check_budgets(self) -> None:
+        """Check what is said about memory and CPU."""
+        budget(self.memory, self.split)
+        if self.mode not in MODES:
+            raise InputError("mode", repr(self.mode), f"give one of {', '.join(map(repr, MODES))}")
+        if self.mode == "observe" and self.memory is None:
+            raise BudgetError("memory", "None", 'mode="observe" says what a budget would cost: give one')
+        if self.cpu is not None:
+            if not isinstance(self.cpu, Cpu):
+                raise InputError("cpu", repr(self.cpu), "give what pen.cpu(...) returns, or None")
+            if not isinstance(self.on, Condition):
+                want = "a CPU budget is for joins on conditions, such as pen.overlap: leave it None"
+                raise InputError("cpu", f"{self.cpu} with on={self.on!r}", want)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by name, as given."""
@@ -237,6 +247,20 @@ class Bound:
                     present(self.schemas[side], name, side, "types")
         if self.settings.per_key is not None:
             raise BudgetError("per_key", f"{self.settings.per_key!r} with {on}", "there are no keys: leave it None")
+
+    @property
+    def observing(self) -> bool:
+        """Whether nothing is shed, only observed."""
+        return self.settings.mode == "observe"
+
+    @property
+    def weighted(self) -> bool:
+        """Whether pairs have the inverse of their chance as a column: the policy is a sample of them."""
+        return self.unit != "none" and not self.observing and self.settings.chosen.name == "sample"
+
+    def unbounded(self) -> "Bound":
+        """Return the same join without a budget."""
+        return Bound(replace(self.settings, memory=None, split="shared", per_key=None, mode="shed"), *self.schemas)
 
     def _patience(self, lateness: object) -> tuple[bool, int]:
         """Return whether the side that is behind is waited for, and for how long after it a row may come."""
@@ -402,7 +426,7 @@ class Bound:
             [name for name in self.schemas[side].names if not (self.using and name in self.keys[side])]
             for side in range(2)
         ]
-        added = ["importance"] * bool(self.importance)
+        added = ["importance"] * bool(self.importance) + ["weight"] * self.weighted
         if self.settings.event_time is not None:
             added.append(self.settings.event_time)
         taken = {name for name, _, _ in shown} | set(added)
@@ -423,6 +447,8 @@ class Bound:
             fields.append(pa.field(name, kind.type, kind.nullable))
         if self.importance:
             fields.append(pa.field("importance", pa.float64()))
+        if self.weighted:
+            fields.append(pa.field("weight", pa.float64()))
         if self.settings.event_time is not None:
             fields.append(pa.field(self.settings.event_time, self.clock.type))
         return shown, pa.schema(fields)

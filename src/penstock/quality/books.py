@@ -1,7 +1,10 @@
 """Keep the books of a run: counters that balance, in words and as JSON."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+DEVIATIONS = 1.959964  # of a normal variable, to either side: 95 %
 
 
 class Sides(NamedTuple):
@@ -27,6 +30,39 @@ class Estimate(NamedTuple):
     high: float
 
 
+class Guess(NamedTuple):
+    """An unbiased estimate, which can be merged with others.
+
+    `grain` is what one pair that the sample has just not seen would have added; 0: everything was seen.
+    """
+
+    mid: float
+    variance: float = 0.0
+    grain: float = 0.0
+
+    def merged(self, other: "Guess") -> "Guess":
+        """Return the estimate of both together, of shards that share no key."""
+        return Guess(self.mid + other.mid, self.variance + other.variance, max(self.grain, other.grain))
+
+    def interval(self, least: float) -> Estimate:
+        """Return the estimate with its 95 % interval; `least` is known to be there.
+
+        The idea: counts of rare things are skewed. Their variance grows with their mean, so the interval holds the
+        means that are within 1.96 of *their own* deviations of the estimate (a score interval). With many sampled
+        pairs it is the usual one.
+        """
+        grain = max(self.grain, self.variance / self.mid if self.mid > 0 else 0.0)
+        middle = self.mid + DEVIATIONS**2 * grain / 2
+        reach = DEVIATIONS * math.sqrt(self.variance + (DEVIATIONS * grain / 2) ** 2)
+        return Estimate(*(max(value, least) for value in (middle - reach, self.mid, middle + reach)))
+
+
+def recall_of(found: float, exact: Estimate) -> Estimate:
+    """Return the share that was found of what there is; of nothing, all was found."""
+    low, mid, high = (min(1.0, found / whole) if whole > 0 else 1.0 for whole in exact)
+    return Estimate(high, mid, low)
+
+
 @dataclass(frozen=True)
 class Report:
     """What a join has done so far.
@@ -47,6 +83,9 @@ class Report:
     memory_bytes: int
     comparisons: int
     unprobed: Sides = NOBODY  # rows that were not compared with all of the other window, and entered it
+    importance_estimate: Estimate | None = None  # as `exact_estimate`, of the importance
+    mode: str = "shed"  # "observe": nothing was shed; this is what the budget would have done
+    guesses: tuple[Guess | None, Guess | None] = field(default=(None, None), repr=False, compare=False)  # to merge
 
     @property
     def balanced(self) -> bool:
@@ -67,7 +106,15 @@ class Report:
                 return {key: plain(inner) for key, inner in value.items()}
             return value
 
-        return {name: plain(value) for name, value in vars(self).items()}
+        return {name: plain(value) for name, value in vars(self).items() if name != "guesses"}
+
+    @property
+    def recall_in_words(self) -> str:
+        """Recall with its interval, if it has one: "81.2 % (80.4-82.0)"."""
+        if self.recall is None:
+            return "not known"
+        low, mid, high = (100 * share for share in self.recall)
+        return f"{mid:.1f}%" if high - low < 0.05 else f"{mid:.1f}% ({low:.1f}-{high:.1f})"
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("", "left", "right")]
@@ -78,10 +125,12 @@ class Report:
         width = max(len(row[0]) for row in rows)
         lines = [f"{name:<{width}}  {left:>13}  {right:>13}" for name, left, right in rows]
         facts = [f"policy {self.policy}", f"{_number(self.pairs)} pairs"]
+        if self.mode == "observe":
+            facts.insert(0, "observed, nothing shed")
         if self.importance is not None:
             facts.append(f"importance {self.importance:,.6g}")
         if self.recall is not None:
-            facts.append(f"recall {self.recall.mid:.1%}")
+            facts.append(f"recall {self.recall_in_words}")
         facts.append(f"holding {_number(self.memory_rows)} rows, {_bytes(self.memory_bytes)}")
         facts.append(f"{_number(self.comparisons)} comparisons")
         return "\n".join([", ".join(facts), *lines])

@@ -1,12 +1,13 @@
 """Carry the books of the shards out with the results, and fold them into a report."""
 
 import json
+from functools import reduce
 from typing import Any
 
 from penstock.core.step import REASONS
 from penstock.errors import InputError
 from penstock.operator.settings import SIDES
-from penstock.quality.books import Estimate, Report, Sides
+from penstock.quality.books import Guess, Report, Sides, recall_of
 
 OBSERVED = "penstock"  # how the names of a join's observed metrics begin
 BETWEEN = ","  # the books of shards in one string
@@ -16,13 +17,12 @@ WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
 
 def books_of(report: Report) -> str:
     """Return the books of one shard as JSON."""
-    values: dict[str, int | float | None] = {name: getattr(report, name) for name in WHOLE}
+    values: dict[str, Any] = {name: getattr(report, name) for name in (*WHOLE, "importance", "guesses")}
     for at, side in enumerate(SIDES):
         for name in ("arrivals", "live", "expired"):
             values[f"{name}_{side}"] = getattr(report, name)[at]
         for reason in REASONS:
             values[f"shed_{reason}_{side}"] = report.shed[reason][at]
-    values["importance"] = report.importance
     return json.dumps(values)
 
 
@@ -44,7 +44,7 @@ def report_of(query: Any) -> Report:
 def reports_in(progress: Any) -> list[Report]:
     """Return the reports of the joins that a micro-batch's progress tells of."""
     observed = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
-    return [_folded(found["policy"], json.loads(f"[{found['books']}]")) for found in observed if found.get("books")]
+    return [_folded(found, json.loads(f"[{found['books']}]")) for found in observed if found.get("books")]
 
 
 def _observed(row: Any) -> dict[str, Any]:
@@ -55,23 +55,36 @@ def _observed(row: Any) -> dict[str, Any]:
     return dict(zip((field["name"] for field in found["schema"]["fields"]), found["values"], strict=True))
 
 
-def _folded(policy: str, books: list[dict[str, Any]]) -> Report:
+def _folded(found: dict[str, Any], books: list[dict[str, Any]]) -> Report:
     """Return the books of all shards, summed, as a report."""
-    totals = {name: sum(book[name] for book in books) for name in books[0] if books[0][name] is not None}
+    first = books[0]
+    totals = {name: sum(book[name] for book in books) for name in first if isinstance(first[name], int | float)}
     both = {name: Sides(*(totals[f"{name}_{side}"] for side in SIDES)) for name in PER_SIDE}
-    pairs = totals["pairs"]
-    exact = policy == "exact" and not both["shed_per_key"].total
+    pairs, importance = totals["pairs"], totals.get("importance")
+    guesses = tuple(_merged([book["guesses"][at] for book in books]) for at in range(2))
+    exact, important = (
+        guess and guess.interval(least or 0.0) for guess, least in zip(guesses, (pairs, importance), strict=True)
+    )
     return Report(
-        policy=policy,
+        policy=found["policy"],
         arrivals=both["arrivals"],
         live=both["live"],
         expired=both["expired"],
         shed={reason: both[f"shed_{reason}"] for reason in REASONS},
         pairs=pairs,
-        importance=totals.get("importance"),
-        exact_estimate=Estimate(pairs, pairs, pairs) if exact else None,
-        recall=Estimate(1.0, 1.0, 1.0) if exact else None,
+        importance=importance,
+        exact_estimate=exact,
+        recall=exact and recall_of(pairs, exact),
         memory_rows=totals["memory_rows"],
         memory_bytes=totals["memory_bytes"],
         comparisons=totals["comparisons"],
+        importance_estimate=important,
+        mode=found["mode"],
+        guesses=(guesses[0], guesses[1]),
     )
+
+
+def _merged(guesses: list[list[float] | None]) -> Guess | None:
+    """Return the estimate of all shards together; None if there is none."""
+    known = [Guess(*guess) for guess in guesses if guess is not None]
+    return reduce(Guess.merged, known) if known else None

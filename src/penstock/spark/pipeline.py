@@ -71,7 +71,8 @@ def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] =
     # One aggregate and no more: Spark asks each of them about every row.
     books = F.concat_ws(BETWEEN, F.collect_list(beside(BOOK).cast("string")))
     policy = "exact" if bound.unit == "none" else str(settings.chosen)
-    return raw.observe(name, F.lit(policy).alias("policy"), books.alias("books")), bound
+    words = [F.lit(policy).alias("policy"), F.lit(settings.mode).alias("mode")]
+    return raw.observe(name, *words, books.alias("books")), bound
 
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:

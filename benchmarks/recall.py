@@ -1,0 +1,200 @@
+"""Measure live recall and advice: do intervals hold, how wide are they, what do they cost, how near is the advice.
+
+Writes benchmarks/recall.json and the tables of docs/recall.md.
+"""
+
+import json
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import penstock as pen
+from benchmarks.registry_tables import ROOT, write
+from penstock.quality.books import Guess
+from penstock.streams.workloads import Workload, zipf
+
+RESULTS = Path(__file__).with_name("recall.json")
+RUNS = 200
+PUSH = 1 << 15
+HOW: dict[str, Any] = {"on": "key", "time": "ts"}
+WANTED = [0.5, 0.8, 0.95, 0.99]
+
+# name -> (arguments of the workload, window, memory); windows that do not fit the sample, and one that does
+SHAPES: dict[str, tuple[dict[str, Any], int, int]] = {
+    "Zipf 1, 50 keys, window fits": ({"rows": 5_600, "keys": 50}, 400, 400),
+    "Zipf 1, 50 keys": ({"rows": 60_000, "keys": 50}, 2_000, 1_000),
+    "Zipf 1, 50 keys, correlated": ({"rows": 40_000, "keys": 50, "relation": "correlated"}, 1_000, 500),
+    "Zipf 1, 100,000 keys": ({"rows": 200_000, "keys": 100_000}, 60_000, 20_000),
+    "Zipf 2, 50 keys": ({"rows": 20_000, "keys": 50, "skew": 2.0}, 500, 200),
+    "uniform, 1,000,000 keys": ({"rows": 200_000, "keys": 1_000_000, "skew": 0.0}, 100_000, 40_000),
+    "uniform, 50,000 keys": ({"rows": 150_000, "keys": 50_000, "skew": 0.0}, 50_000, 20_000),
+    "uneven rates": ({"rows": (160_000, 40_000), "keys": 20_000, "rate": (4, 1)}, 20_000, 10_000),
+}
+COSTS: dict[str, tuple[dict[str, Any], int, int]] = {
+    "sparse keys": ({"rows": 1_000_000, "keys": 1_000_000, "skew": 0.0}, 100_000, 100_000),
+    "Zipf 1, 100,000 keys": ({"rows": 1_000_000, "keys": 100_000}, 10_000, 10_000),
+    "Zipf 1, 50 keys": ({"rows": 200_000, "keys": 50}, 1_000, 1_000),
+}
+ADVISED: dict[str, tuple[dict[str, Any], int, str]] = {
+    "Zipf 1, 50 keys": ({"rows": 500_000, "keys": 50}, 400, "prob"),
+    "Zipf 1, 2,000 keys": ({"rows": 500_000, "keys": 2_000}, 2_000, "prob"),
+    "uniform, 50,000 keys": ({"rows": 500_000, "keys": 50_000, "skew": 0.0}, 40_000, "prob"),
+    "uniform, 50,000 keys, RAND": ({"rows": 500_000, "keys": 50_000, "skew": 0.0}, 40_000, "rand"),
+    "Zipf 1, 50,000 keys": ({"rows": 500_000, "keys": 50_000}, 20_000, "prob"),
+}
+
+
+class Nobody:
+    """Counts nothing, in the place of live recall."""
+
+    pairs = Guess(0.0)
+
+    def take(self, *_: object) -> None:
+        """Do nothing."""
+
+
+def played(streams: Workload, window: int, memory: int, policy: str, *, seed: int = 0, counted: bool = True) -> Any:
+    """Return the report of a join pushed piece by piece, and its CPU seconds."""
+    schemas = streams.left.schema, streams.right.schema
+    op = pen.Join(schemas=schemas, **HOW, window=window, memory=memory, policy=policy, seed=seed, ledger="off")
+    if not counted:
+        op._recall = Nobody()  # type: ignore[assignment]  # noqa: SLF001 - the price of what is switched off here
+    begin = time.process_time()
+    ends = [np.searchsorted(side["ts"].to_numpy(), moments(streams)) for side in (streams.left, streams.right)]
+    for (a, b), (c, d) in zip(*(pairwise(end) for end in ends), strict=True):
+        op.push(left=streams.left[a:b], right=streams.right[c:d])
+    op.finish()
+    return op.report(), time.process_time() - begin
+
+
+def moments(streams: Workload) -> Any:
+    """Return the times at which to cut a workload into pushes."""
+    last = max(int(side["ts"][-1].as_py()) for side in (streams.left, streams.right))
+    rows = streams.left.num_rows + streams.right.num_rows
+    return np.linspace(0, last + 1, max(2, rows // PUSH + 1)).astype(np.int64)
+
+
+def coverage() -> list[dict[str, Any]]:
+    """Count how often the true recall is inside the interval, in RUNS runs, each with a seed of its own."""
+    found = []
+    for name, (arguments, window, memory) in SHAPES.items():
+        inside, widths, pairs, exact_runs = 0, [], [], 0
+        runs = RUNS // len(SHAPES)
+        for seed in range(runs):
+            streams = zipf(**arguments, seed=seed)
+            exact = pen.run(streams.left, streams.right, **HOW, window=window).report.pairs
+            report, _ = played(streams, window, memory, "rand", seed=seed)
+            inside += report.recall.low - 1e-12 <= report.pairs / exact <= report.recall.high + 1e-12
+            widths.append((report.exact_estimate.high - report.exact_estimate.low) / 2 / exact)
+            exact_runs += report.exact_estimate.low == report.exact_estimate.high
+            pairs.append(exact)
+        found.append(
+            {
+                "workload": name,
+                "runs": runs,
+                "inside": inside,
+                "counted_exactly": exact_runs,
+                "pairs": float(np.mean(pairs)),
+                "half_width": float(np.mean(widths)),
+            }
+        )
+        print(found[-1], flush=True)
+    return found
+
+
+def costs() -> list[dict[str, Any]]:
+    """Measure the CPU time of a join with and without the count, in turns; the best of each."""
+    found = []
+    for name, (arguments, window, memory) in COSTS.items():
+        streams = zipf(**arguments, seed=0)
+        for policy in ("prob", "rand"):
+            taken: dict[bool, list[float]] = {True: [], False: []}
+            for counted in [True, False] * 4:
+                taken[counted].append(played(streams, window, memory, policy, counted=counted)[1])
+            cost = min(taken[True][1:]) / min(taken[False][1:]) - 1
+            found.append({"workload": name, "policy": policy, "cost": cost, "seconds": min(taken[False][1:])})
+            print(found[-1], flush=True)
+    return found
+
+
+def advice() -> list[dict[str, Any]]:
+    """Compare the memory advised with that of a full simulation over the same budgets."""
+    found = []
+    small = zipf(1_000, keys=9)
+    for policy in ("prob", "rand"):  # kernels are loaded before anything is timed
+        pen.advise(small.left, small.right, **HOW, window=50, policy=policy)
+    for name, (arguments, window, policy) in ADVISED.items():
+        streams = zipf(**arguments, seed=1)
+        needs, seconds = [], []
+        for sample in (None, 1.0):
+            begin = time.process_time()
+            advised = pen.advise(
+                streams.left, streams.right, **HOW, window=window, recall=WANTED, policy=policy, sample=sample
+            )
+            seconds.append(time.process_time() - begin)
+            needs.append(advised)
+        mine, theirs = (np.array(each.needs["memory"], float) for each in needs)
+        low, high = (np.array(needs[0].needs[end], float) for end in ("low", "high"))
+        found.append(
+            {
+                "workload": name,
+                "how": needs[0].how,
+                "share": needs[0].share,
+                "memory": theirs.tolist(),
+                "errors": (mine / theirs - 1).tolist(),
+                "inside": ((low <= theirs) & (theirs <= high)).tolist(),
+                "time": seconds[0] / seconds[1],
+            }
+        )
+        print(found[-1], flush=True)
+    return found
+
+
+def tables(results: dict[str, Any]) -> str:
+    """Return the tables of docs/recall.md, of what was measured."""
+    parts = {"coverage": coverage_table, "costs": costs_table, "advice": advice_table}
+    return "\n\n".join(made(results[name]) for name, made in parts.items() if name in results)
+
+
+def coverage_table(rows: list[dict[str, Any]]) -> str:
+    """Return the table of intervals."""
+    lines = ["| workload | runs | true recall inside | pairs | half-width |", "| --- | --: | --: | --: | --: |"]
+    for row in rows:
+        width = "exact" if row["counted_exactly"] == row["runs"] else f"{row['half_width']:.1%}"
+        lines.append(f"| {row['workload']} | {row['runs']} | {row['inside']} | {row['pairs']:,.0f} | {width} |")
+    inside, runs = (sum(row[name] for row in rows) for name in ("inside", "runs"))
+    return "\n".join([*lines, f"| all | {runs} | {inside} ({inside / runs:.1%}) | | |"])
+
+
+def costs_table(rows: list[dict[str, Any]]) -> str:
+    """Return the table of CPU time."""
+    lines = [f"| {row['workload']} | `{row['policy']}` | {row['cost']:.0%} |" for row in rows]
+    return "\n".join(["| CPU time of the count | policy | beside the join |", "| --- | --- | --: |", *lines])
+
+
+def advice_table(rows: list[dict[str, Any]]) -> str:
+    """Return the table of advice."""
+    head = "".join(f" {want:.0%} |" for want in WANTED)
+    lines = [f"| advice, 10⁶ rows | from | time |{head}", f"| --- | --- | --: |{' --: |' * len(WANTED)}"]
+    for row in rows:
+        errors = "".join(f" {error:+.1%} |" for error in row["errors"])
+        lines.append(f"| {row['workload']} | {row['how']} | 1/{1 / row['time']:.0f} |{errors}")
+    return "\n".join(lines)
+
+
+def main(words: list[str]) -> None:
+    """Measure everything, or the parts named, and write it down."""
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name, measure in {"coverage": coverage, "costs": costs, "advice": advice}.items():
+        if not words or name in words:
+            results[name] = measure()
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    write(ROOT / "docs" / "recall.md", "measured", tables(results))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,71 @@
+"""On Spark, recall, observing, samples and advice say what they say embedded, over any number of shards."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pen
+from penstock.errors import InputError
+from streaming import counted, play, ticking
+
+TABLES = (ticking(1, 240), ticking(2, 240))
+COMMON: dict[str, Any] = {"on": "k", "time": "ts", "window": "30 seconds"}
+BUDGET: dict[str, Any] = {"memory": 20, "policy": "prob", "importance": "w"}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_shards_add_up_to_the_exact_join(spark: Any, tmp_path: Path, shards: int) -> None:
+    _, report = play(spark, tmp_path, TABLES, [90, 171], shards=shards, **BUDGET)
+    exact = pen.run(*TABLES, **COMMON, importance="w").report
+    assert report.exact_estimate == exact.exact_estimate
+    assert report.recall is not None
+    assert report.recall.mid == pytest.approx(report.pairs / exact.pairs)
+    assert report.importance_estimate is not None
+    assert report.importance_estimate.mid == pytest.approx(exact.importance)
+    assert report.mode == "shed"
+
+
+def test_observing_returns_everything(spark: Any, tmp_path: Path) -> None:
+    found, report = play(spark, tmp_path, TABLES, [90, 171], shards=1, mode="observe", **BUDGET)
+    exact = pen.run(*TABLES, **COMMON, importance="w")
+    bounded = pen.run(*TABLES, **{**COMMON, **BUDGET}).report
+    assert found == counted(exact.table)
+    assert report.mode == "observe"
+    assert report.pairs == bounded.pairs < exact.report.pairs
+    assert report.exact_estimate == exact.report.exact_estimate
+    assert report.balanced
+
+
+def test_a_sample_has_the_weights_of_the_embedded_one(spark: Any, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"memory": 20, "policy": "sample", "seed": 4}
+    found, _ = play(spark, tmp_path, TABLES, [90, 171], shards=1, **options)
+    waiting = pen.Join(**COMMON, **options, lateness=("watermark", "10 seconds"))
+    rows = pa.concat_tables([waiting.push(left=TABLES[0], right=TABLES[1]), waiting.finish()])
+    assert found == counted(rows)
+    assert max(rows["weight"].to_pylist()) > 1
+
+
+def test_advice_from_a_sample_of_the_keys(spark: Any) -> None:
+    rng = np.random.default_rng(1)
+    sides = [
+        pa.table({"ts": np.arange(15_000), "k": pa.array(rng.integers(0, 2000, 15_000), kind)})
+        for kind in (pa.int64(), pa.int32())
+    ]
+    frames = [spark.createDataFrame(side.to_pandas()) for side in sides]
+    how: dict[str, Any] = {"on": "k", "time": "ts", "window": 4000, "recall": [0.5, 0.9], "policy": "oldest"}
+    want = pen.advise(*sides, **how, sample=1)
+    everything = pen.advise(*frames, **how, sample=1)
+    assert everything.needs == want.needs
+    got = pen.advise(*frames, **how)  # 20,000 rows of 30,000
+    assert got.how == "keys"
+    assert 0.5 < got.share < 0.8
+    assert np.array(got.needs["memory"]) == pytest.approx(np.array(want.needs["memory"]), rel=0.1)
+
+
+def test_streams_give_no_advice(spark: Any) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(InputError, match="not streaming"):
+        pen.advise(stream, stream, on="value", time="timestamp", window="1 minute")
