@@ -21,7 +21,7 @@ def progress(**metrics: Any) -> Any:
 def observed(shown: str, **arguments: Any) -> tuple[Row, pen.Report]:
     """Return what one shard's books make a query observe, and the report they came from."""
     report = pen.run(*TABLES, on="k", time="ts", window="30 seconds", **arguments).report
-    return Row(policy=shown, books=books_of(report)), report
+    return Row(policy=shown, mode="shed", books=books_of(report)), report
 
 
 def test_a_report_survives_the_way_through_a_query() -> None:
@@ -40,7 +40,7 @@ def test_a_report_survives_the_way_through_a_query() -> None:
 
 def test_the_last_micro_batch_with_rows_counts() -> None:
     row, wanted = observed("exact")
-    nothing = Row(policy="exact", books="")
+    nothing = Row(policy="exact", mode="shed", books="")
     for quiet in (nothing, Row(policy="exact")):
         query = SimpleNamespace(recentProgress=[progress(penstock_1=row), progress(penstock_1=quiet)])
         assert pen.report(query) == wanted
