@@ -84,5 +84,7 @@ class Recall:
                 column = arrays[f"{name}.{side}"]
                 getattr(census, name)[side, : column.size] = column
             census.ends[side, NEXT] = held
+            census.chance[side] = 1.0  # so that nobody draws a lot again
             counting.thin(census, side)
+        census.chance[:] = arrays["chance"]
         return recall
