@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as pen
@@ -104,12 +105,12 @@ def child(*words: object, **options: Any) -> "subprocess.Popen[str]":
 def test_help_is_the_map(penstock: Penstock, words: list[str]) -> None:
     ran = penstock(*words)
     assert ran.code == 0
-    for command in ("join", "compare", "advise", "plan", "optimum", "figure", "warmup", "demo", "doctor"):
+    for command in ("join", "compare", "advise", "refine", "plan", "optimum", "figure", "warmup", "demo", "doctor"):
         assert command in ran.out
 
 
 @pytest.mark.parametrize(
-    "command", ["join", "compare", "advise", "plan", "optimum", "figure", "warmup", "demo", "doctor"]
+    "command", ["join", "compare", "advise", "refine", "plan", "optimum", "figure", "warmup", "demo", "doctor"]
 )
 def test_every_command_has_help_and_takes_json(penstock: Penstock, command: str) -> None:
     ran = penstock(command, "--help")
@@ -458,6 +459,21 @@ def test_advise_gives_what_the_function_gives(penstock: Penstock, pair: list[str
     assert text.code == 0
     assert f"{want.memory:,}" in text.out
     assert "between 0 and 1" in penstock("advise", *pair, *JOIN, "--recall", "all").err
+
+
+def test_refine_gives_what_the_function_gives(penstock: Penstock, pair: list[str], tmp_path: Path) -> None:
+    ledger, rest, out = (tmp_path / f"{name}.parquet" for name in ("shed", "rest", "out"))
+    assert penstock("join", *pair, *JOIN, "--memory", "8", "--ledger", ledger, "--out", out).code == 0
+    ran = penstock("refine", *pair, "--ledger", ledger, *JOIN, "--into", rest, "--json")
+    want = pen.refine(archive=pair, ledger=ledger, on="key", time="ts", window=20)
+    assert want.num_rows == ran.document["rows"] > 0
+    assert want.equals(pq.read_table(rest))
+    whole = penstock("join", *pair, *JOIN, "--json").document["pairs"]
+    assert whole == pq.read_metadata(out).num_rows + want.num_rows
+    assert want[:10].to_pylist() == penstock("refine", *pair, "--ledger", ledger, *JOIN, "--json").document["first"]
+    assert f"{want.num_rows:,} rows were missing" in penstock("refine", *pair, "--ledger", ledger, *JOIN).out
+    assert "name a folder" in penstock("refine", tmp_path, "--ledger", ledger, *JOIN).err
+    assert "keep" in penstock("refine", *pair, "--ledger", ledger, *JOIN, "--keep", "5").err
 
 
 def test_join_can_only_observe(penstock: Penstock, pair: list[str]) -> None:

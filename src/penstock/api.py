@@ -1,6 +1,7 @@
 """The front door: check what is given, call one function."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from penstock.engine import advise as advising
 from penstock.engine import compare as comparing
 from penstock.engine import multijoin as several
 from penstock.engine import offline, pump, truncating
+from penstock.engine import refine as refining
 from penstock.engine.advise import Advice
 from penstock.engine.offline import Optimum
 from penstock.engine.pump import Result
@@ -25,6 +27,7 @@ from penstock.policies.cpu.controller import METHODS, Cpu
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
+from penstock.streams import files
 from penstock.streams.sets import Condition
 from penstock.streams.times import Every, Rows
 
@@ -160,6 +163,75 @@ def write(
     return writing.write(
         joined, checkpoint=checkpoint, results=results, ledger=ledger, archive=archive, trigger=trigger
     )
+
+
+def refine(
+    *,
+    archive: Any,
+    ledger: Any,
+    into: Any = None,
+    batches: int = 100,
+    keep: Any = None,
+    spark: Any = None,
+    **arguments: Any,
+) -> Any:
+    """Return the rows of the exact join that a bounded one missed: its result and these are the exact join.
+
+    The idea: a pair is missing if and only if one of its rows was gone when the other came, and the ledger says when
+    rows were gone. So only what was shed is joined again, with the rows that came after it.
+
+    Parameters:
+        archive: every row that came: the two inputs of ``penstock.run`` as a pair (left, right) of Arrow tables,
+            pandas DataFrames or files; or on Spark the folder, or a DataFrame of it, that ``penstock.write`` wrote.
+        ledger: what was shed: ``Result.ledger``, a file of it, or the folder or DataFrame beside the archive.
+        into: on Spark, a folder to write to instead. It gets a part for every so many micro-batches, each once: run
+            again, also after a failure or while the stream goes on, only what is new is added.
+        batches: how many micro-batches make a part of `into`.
+        keep: with `into`, a span: the archive's parts that only rows later than this could need are removed.
+        spark: the SparkSession to read folders with; None: the active one.
+        arguments: those of the join: `on`, `time`, `window`, `importance` and so on. Budget and policy do not matter.
+
+    Returns:
+        The missing rows, with the columns of the result, in any order: a table (pandas if the left input is), or a
+        DataFrame; with `into` that of the whole folder.
+
+    Raises:
+        InputError: if the ledger is not that of these rows, or cannot tell what is missing: that of a condition or a
+            CPU budget, of ``mode="observe"`` or ``policy="sample"``; of windows in rows on Spark or with lateness.
+
+    Cost: what was shed, joined with its partners by hash; and reading the archive once.
+
+    Examples:
+        >>> import penstock as pen
+        >>> from penstock.streams.workloads import zipf
+        >>> calls, trades, *_ = zipf(2000, keys=50, seed=7)
+        >>> how = {"on": "key", "time": "ts", "window": 400}
+        >>> result = pen.run(calls, trades, **how, memory=200)
+        >>> rest = pen.refine(archive=(calls, trades), ledger=result.ledger, **how)
+        >>> result.table.num_rows + rest.num_rows == pen.join(calls, trades, **how).num_rows
+        True
+
+    References: das2003 §2.2 (load smoothing).
+    """
+    settings = settings_of(arguments)
+    if isinstance(archive, tuple | list):
+        if len(archive) != 2:
+            raise InputError("archive", f"{len(archive)} inputs", "give (left, right), or a folder of pen.write")
+        for name, given in (("into", into), ("keep", keep), ("spark", spark)):
+            if given is not None:
+                raise InputError(name, repr(given), "it is for folders that pen.write wrote: leave it None")
+        left, right, shed = (
+            files.read(rows) if isinstance(rows, str | Path) else rows for rows in (*archive, ledger)
+        )
+        return refining.refine(left, right, shed, settings)
+    from penstock.spark import refine as on_spark  # noqa: PLC0415 - only with Spark
+
+    archive, ledger = (str(rows) if isinstance(rows, Path) else rows for rows in (archive, ledger))
+    if into is None:
+        if keep is not None:
+            raise InputError("keep", repr(keep), "rows are removed once they are refined: give into=")
+        return on_spark.refine(archive, ledger, settings, spark)
+    return on_spark.refine_into(archive, ledger, str(into), settings, spark=spark, batches=batches, keep=keep).rows
 
 
 def configure(builder: Any) -> Any:
@@ -840,6 +912,7 @@ __all__ = [
     "plan",
     "policies",
     "policy",
+    "refine",
     "report",
     "rows",
     "run",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FAILED, BROKEN = 2, 1  # exit codes: the input was wrong; the doctor found something
 STOPPED = (130, 143)  # exit codes after Ctrl-C and SIGTERM
 SOON, LATER = 0.05, 2.0  # seconds until an exit is tried again: it came at a bad moment; it may have been swallowed
+SHOWN = 10  # rows where there is no file to write them to
 WIDE = 160  # columns where there is no terminal
 SPARKS = " ▁▂▃▄▅▆▇█"
 STREAM = ("rate", "window", "distinct", "buckets", "price")  # what is known of a stream; the first three must be
@@ -336,6 +337,104 @@ def advise(  # noqa: PLR0913 - one parameter an option
     ]
     screen.print(_table("Memory it takes", ["policy", "recall", "rows", "95 %"], rows))
     screen.print(f"exact: {advice.exact:,} rows; looked at {advice.share:.1%} of the rows ({advice.how})")
+
+
+@app.command()
+def refine(  # noqa: PLR0913 - one parameter an option
+    archive: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="ARCHIVE", help="Either the folder that pen.write wrote, or the two files that were joined."
+        ),
+    ],
+    *,
+    ledger: Annotated[Path, typer.Option(help="What was shed: the folder beside it, or a file.", metavar="PATH")],
+    on: On,
+    time: Time,
+    window: Window,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where missing rows go: a folder, to which what is new is added, or a file.", metavar="PATH"
+        ),
+    ] = None,
+    lateness: Lateness = "0",
+    importance: Importance = None,
+    combine: Combine = "min",
+    batches: Annotated[int, typer.Option(help="Of folders: how many micro-batches make a part.")] = 100,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Of folders: remove archived rows that only rows later than this need.", metavar="SPAN"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find exactly the rows that a bounded join missed, from its inputs and its ledger."""
+    given = {**_common(on, time, window, lateness, importance), "combine": combine}
+    if len(archive) == 1:
+        _refine_folder(archive[0], ledger, into, given, batches=batches, keep=keep, as_json=as_json)
+        return
+    from penstock import api
+    from penstock.streams import files
+
+    if keep is not None:
+        raise InputError("keep", repr(keep), "it is for the folder that pen.write wrote")
+    with _progress("refining"):
+        rest = api.refine(archive=tuple(archive), ledger=ledger, **given)
+        if into is not None:
+            with files.writer(into, rest.schema) as file:
+                file.write(rest)
+    if as_json:
+        first = {"first": rest[:SHOWN].to_pylist()} if into is None else {}
+        paths = {"archive": archive, "ledger": ledger, "into": into}
+        _answer({"rows": rest.num_rows, "paths": paths, **first})
+        return
+    screen = _screen()
+    if into is None and rest.num_rows:
+        rows = [list(row.values()) for row in rest[:SHOWN].to_pylist()]
+        screen.print(_table("The first of the rows that were missing", rest.column_names, rows))
+    screen.print(f"{rest.num_rows:,} rows were missing" + ("" if into is None else f": {into}"), soft_wrap=True)
+
+
+def _refine_folder(
+    archive: Path,
+    ledger: Path,
+    into: Path | None,
+    given: dict[str, Any],
+    *,
+    batches: int,
+    keep: str | None,
+    as_json: bool,
+) -> None:
+    """Refine what ``penstock.write`` wrote, on a Spark of this machine."""
+    from penstock.operator.join import settings_of
+
+    if into is None:
+        raise InputError("into", "nothing", "name a folder for the missing rows")
+    settings = settings_of(given)
+    if find_spec("pyspark") is None:
+        raise InputError("archive", str(archive), "a folder is refined on Spark: pip install 'penstock[spark]'")
+    from penstock.spark import live
+    from penstock.spark import refine as refining
+
+    span = None if keep is None else span_of(keep)
+    with _progress("refining", "micro-batches") as progress, live.local_spark() as spark:
+        done = refining.refine_into(
+            str(archive), str(ledger), str(into), settings, spark=spark, batches=batches, keep=span, progress=progress
+        )
+    rows = sum(part.rows for part in done.parts)
+    if as_json:
+        paths = {"archive": archive, "ledger": ledger, "into": into}
+        parts = [part._asdict() for part in done.parts]
+        _answer({"rows": rows, "parts": parts, "removed": done.removed, "paths": paths})
+        return
+    screen = _screen()
+    if done.parts:
+        reach = f"micro-batches {done.parts[0].first} to {done.parts[-1].last}"
+        screen.print(f"{rows:,} rows were missing from {reach}: {into}", soft_wrap=True)
+    else:
+        screen.print(f"nothing new to refine: {into}", soft_wrap=True)
+    if done.removed:
+        screen.print(f"removed from the archive: {len(done.removed)} micro-batches")
 
 
 @app.command()

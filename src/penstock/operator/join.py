@@ -229,12 +229,8 @@ class Join:
 
     def _importances(self, left: Ints, right: Ints) -> Floats:
         """Return the importance of each pair."""
-        assert self.bound.importance is not None
-        values = [
-            importance_of(self._payload[side].take(numbers, [name])[name], name)
-            for side, (numbers, name) in enumerate(zip((left, right), self.bound.importance, strict=True))
-        ]
-        return COMBINED[self._settings.combine](*values)
+        numbers = (left, right)
+        return importances(self.bound, lambda side, names: self._payload[side].columns(numbers[side], names))
 
     def _pass_time(self, tick: int | None) -> None:
         """Close the ticks before this one, also those that had null keys only.
@@ -258,28 +254,14 @@ class Join:
         if same is not None and not same.all():
             self._collided += int((~same).sum())
             left, right = left[same], right[same]
-        halves = [
-            iter(self._payload[side].columns(numbers, [source for _, at, source in bound.layout if at == side]))
-            for side, numbers in enumerate((left, right))
-        ]
-        columns = [next(halves[side]) for _, side, _ in bound.layout]
-        if bound.importance:
-            combined = self._importances(left, right)
-            self._importance += float(combined.sum())
-            columns.append(pa.array(combined))
-        if self._chances is not None:
-            columns.append(pa.array(self._chances.weights(left, right, self._core.plan)))
-        if self._settings.event_time is not None:
-            times = [
-                bound.clock.values(self._payload[side].take(numbers, [name])[name], "time")
-                for side, (numbers, name) in enumerate(zip((left, right), bound.time, strict=True))
-            ]
-            columns.append(bound.clock.column(np.maximum(*times)))
-        cast = [
-            column if column.type == wanted.type else column.cast(wanted.type)
-            for column, wanted in zip(columns, bound.schema, strict=True)
-        ]
-        return pa.Table.from_arrays(cast, schema=bound.schema)
+        importance = self._importances(left, right) if bound.importance else None
+        if importance is not None:
+            self._importance += float(importance.sum())
+        weight = None if self._chances is None else self._chances.weights(left, right, self._core.plan)
+        numbers = (left, right)
+        return assembled(
+            bound, lambda side, names: self._payload[side].columns(numbers[side], names), importance, weight
+        )
 
     def _verified(self, left: Ints, right: Ints) -> npt.NDArray[Any] | None:
         """Say which pairs meet by what their rows hold, and not only by codes; None: there is no doubt."""
@@ -711,6 +693,35 @@ class Join:
             numbers = saving.from_npz(state[f"numbers_{name}"])
             payload.restore(saving.from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"]))
         self._sheds = [saving.from_ipc(state["ledger"])] if "ledger" in state else []
+
+
+Columns = Callable[[int, list[str]], Sequence[Any]]  # of the rows of one side of pairs, by name
+
+
+def importances(bound: Bound, columns: Columns) -> Floats:
+    """Return the importance of each pair."""
+    assert bound.importance is not None
+    values = [importance_of(_column(columns, side, name), name) for side, name in enumerate(bound.importance)]
+    return COMBINED[bound.settings.combine](*values)
+
+
+def _column(columns: Columns, side: int, name: str) -> pa.ChunkedArray:
+    return pa.Table.from_arrays(columns(side, [name]), names=[name])[name]
+
+
+def assembled(bound: Bound, columns: Columns, importance: Floats | None, weight: Floats | None) -> pa.Table:
+    """Put joined rows together from the columns of both sides, pair by pair, and what is reckoned from them."""
+    halves = [iter(columns(side, [source for _, at, source in bound.layout if at == side])) for side in range(2)]
+    found = [next(halves[side]) for _, side, _ in bound.layout]
+    found += [pa.array(values) for values in (importance, weight) if values is not None]
+    if bound.settings.event_time is not None:
+        times = [bound.clock.values(_column(columns, side, name), "time") for side, name in enumerate(bound.time)]
+        found.append(bound.clock.column(np.maximum(*times)))
+    cast = [
+        column if column.type == wanted.type else column.cast(wanted.type)
+        for column, wanted in zip(found, bound.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(cast, schema=bound.schema)
 
 
 def ledger_schema(bound: Bound) -> pa.Schema:

@@ -24,6 +24,7 @@ from penstock.errors import (
     ImportanceError,
     InputError,
     KeyTypeError,
+    PolicyError,
     WindowError,
 )
 from penstock.policies.cpu.controller import Controller, Cpu
@@ -167,6 +168,17 @@ def on_keys(settings: Settings) -> Settings:
     if isinstance(settings.on, Condition):
         want = "conditions are for pen.join, pen.run and pen.Join on Arrow tables and pandas: name key columns"
         raise ConditionError("on", str(settings.on), want)
+    return settings
+
+
+def repairable(settings: Settings) -> Settings:
+    """Return settings of a join whose missing pairs a ledger tells, and raise for others."""
+    on_keys(settings)
+    if settings.mode == "observe":
+        raise InputError("mode", "'observe'", "a join that only observes returned every pair: nothing is missing")
+    if settings.chosen.name == "sample" and settings.memory is not None:
+        want = "its rows stand for those it left out, by their weight: refine the result of another policy"
+        raise PolicyError("policy", "'sample'", want)
     return settings
 
 
