@@ -533,7 +533,7 @@ def policies() -> pa.Table:
     Examples:
         >>> import penstock as pen
         >>> pen.policies()["name"].to_pylist()
-        ['life', 'oldest', 'prob', 'rand', 'replay', 'sample']
+        ['age', 'dgl', 'dimpprob', 'life', 'lru', 'oldest', 'prob', 'rand', 'replay', 'sample', 'simp', 'simpprob']
     """
     return pa.Table.from_pylist(
         [
