@@ -80,6 +80,21 @@ def play(
     return counted(spark.read.parquet(str(folder / "out"))), pen.report(query)
 
 
+def straggling(seed: int, rows: int) -> pa.Table:
+    """Return two rows a second, some of them up to a minute late, some without a key."""
+    rng = np.random.default_rng(seed)
+    late = rng.integers(0, 60, rows) * (rng.random(rows) < 0.2)
+    moments = (1_700_000_000 + np.arange(rows) // 2 - late) * 1_000_000
+    return pa.table(
+        {
+            "ts": pa.array(moments, pa.timestamp("us", "UTC")),
+            "k": pa.array([f"key {k}" for k in rng.integers(0, 7, rows)], mask=rng.random(rows) < 0.03),
+            "w": rng.integers(1, 9, rows),
+            "id": np.arange(rows),
+        }
+    )
+
+
 def ticking(seed: int, rows: int, *, keys: int = 8, start: int = 1_700_000_000) -> pa.Table:
     """Return a row a second with a skewed key, now and then null, and a payload that tells rows apart."""
     rng = np.random.default_rng(seed)

@@ -66,6 +66,15 @@ def traces(draw: st.DrawFn, *, rows: int, keys: int, late: bool = False) -> list
     return trace
 
 
+ANY_CUT = {  # of a trace with late rows, in windows of both kinds
+    "trace": traces(rows=40, keys=3, late=True),
+    "spans": st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    "kind": st.sampled_from(["time", "rows"]),
+    "lateness": st.integers(0, 6),
+    "ends": st.lists(st.integers(0, 40), max_size=3),
+}
+
+
 def by_time(trace: Sequence[Arrival]) -> list[Arrival]:
     """Sort an in-order trace so that within a tick the left comes first: the order in which tables are merged."""
     return sorted(trace, key=lambda arrival: (arrival.ts, arrival.side))

@@ -4,24 +4,26 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import penstock as pen
 from oracles import Arrival, Kind
 from penstock.errors import BudgetError, InputError
-from traces import Pusher, drive, plain_table, pushes, random_trace, text_table, traces, weighty_table, window
+from traces import (
+    ANY_CUT,
+    Pusher,
+    drive,
+    plain_table,
+    pushes,
+    random_trace,
+    text_table,
+    weighty_table,
+    window,
+)
 
-KINDS: list[Kind] = ["time", "rows"]
 WHAT = ("arrivals", "live", "expired", "shed", "pairs", "importance", "policy")
 
 
-@given(
-    trace=traces(rows=40, keys=3, late=True),
-    spans=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    kind=st.sampled_from(KINDS),
-    lateness=st.integers(0, 6),
-    ends=st.lists(st.integers(0, 40), max_size=3),
-)
+@given(**ANY_CUT)
 @settings(max_examples=80, deadline=None)
 def test_observing_tells_what_the_budget_would_do(
     trace: list[Arrival], spans: tuple[int, int], kind: Kind, lateness: int, ends: list[int]

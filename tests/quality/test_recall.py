@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import penstock as pen
 from oracles import Arrival, Kind, exact
@@ -21,18 +20,10 @@ from penstock.quality.books import Estimate, Guess, recall_of
 from penstock.quality.recall import Recall
 from penstock.streams.intake import Intake, Ready
 from penstock.streams.workloads import Workload, zipf
-from traces import Pusher, drive, pushes, random_trace, traces, weighty_table, window
-
-KINDS: list[Kind] = ["time", "rows"]
+from traces import ANY_CUT, Pusher, drive, pushes, random_trace, weighty_table, window
 
 
-@given(
-    trace=traces(rows=40, keys=3, late=True),
-    spans=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    kind=st.sampled_from(KINDS),
-    lateness=st.integers(0, 6),
-    ends=st.lists(st.integers(0, 40), max_size=3),
-)
+@given(**ANY_CUT)
 @settings(max_examples=150, deadline=None)
 def test_a_window_that_fits_is_counted_exactly(
     trace: list[Arrival], spans: tuple[int, int], kind: Kind, lateness: int, ends: list[int]
@@ -172,6 +163,18 @@ def test_neither_cuts_nor_a_saved_state_change_the_sample() -> None:
         state = {name: array.copy() for name, array in recall.arrays().items()}
         recall = Recall.restored(None, state, room=64)
     assert recall.pairs == want
+
+
+def test_a_saved_sample_draws_no_lots_again() -> None:
+    """Although rows to come have less of a chance than those it holds had."""
+    plan, ready = read(WORKLOADS["zipf"], window=400)
+    recall = sampled(plan, ready, 7)
+    recall.census.chance[:] *= 0.5
+    before = {name: array.copy() for name, array in recall.arrays().items()}
+    after = Recall.restored(None, before, room=64).arrays()
+    assert before["code.0"].size > 10
+    for name, array in before.items():
+        assert np.array_equal(array, after[name]), name
 
 
 def test_a_join_that_is_saved_and_changed_goes_on_counting() -> None:

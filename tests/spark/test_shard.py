@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -476,12 +477,14 @@ def test_an_engine_that_cannot_be_left_leaves_nothing(engines: Path, monkeypatch
     assert list(engines.iterdir()) == []
 
 
-def test_files_that_nobody_used_for_a_day_go(engines: Path) -> None:
+def test_files_that_nobody_used_for_an_hour_go(engines: Path) -> None:
     shard = Shard(task_of(SCHEMAS))
     played(shard, range(1))
-    old = engines / "gone-0"
-    old.write_bytes(b"")
-    os.utime(old, (0, 0))
+    old, young = engines / "gone-0", engines / "slow-0"
+    for path, age in ((old, 3_700), (young, 3_500)):
+        path.write_bytes(b"")
+        os.utime(path, (time.time() - age, time.time() - age))
     played(shard, range(1, 2))
     assert not old.exists()
+    assert young.exists()
     assert len(left_behind(engines)) == 1

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +17,7 @@ from documents import ROOT, blocks
 from penstock.errors import ColumnError, InputError, PolicyError, StateError, WindowError
 from penstock.operator.join import settings_of
 from penstock.spark import refine as refining
-from streaming import counted, read_stream, write_batches
+from streaming import counted, read_stream, straggling, write_batches
 
 ROWS, SECOND, CUTS = 240, 1_000_000, [40, 90, 160]
 SPAN = (25, 15)
@@ -26,24 +25,9 @@ HOW: dict[str, Any] = {"on": "k", "time": "ts", "window": ("25 seconds", "15 sec
 BUDGET: dict[str, Any] = {"memory": 24, "policy": "prob", "per_key": 5, "shards": 2}
 
 
-def table(seed: int) -> pa.Table:
-    """Return two rows a second, some of them up to a minute late, some without a key."""
-    rng = np.random.default_rng(seed)
-    late = rng.integers(0, 60, ROWS) * (rng.random(ROWS) < 0.2)
-    moments = 1_700_000_000 * SECOND + (np.arange(ROWS) // 2 - late) * SECOND
-    return pa.table(
-        {
-            "ts": pa.array(moments, pa.timestamp("us", "UTC")),
-            "k": pa.array([f"key {k}" for k in rng.integers(0, 7, ROWS)], mask=rng.random(ROWS) < 0.03),
-            "w": rng.integers(1, 9, ROWS),
-            "id": np.arange(ROWS),
-        }
-    )
-
-
 def everything() -> Counter[tuple[int, int]]:
     """Return the exact join by looking at every pair, late ones too."""
-    left, right = (table(seed).to_pylist() for seed in (1, 2))
+    left, right = (straggling(seed, ROWS).to_pylist() for seed in (1, 2))
     found = Counter[tuple[int, int]]()
     for mine in left:
         for theirs in right:
@@ -62,7 +46,7 @@ def written(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     """Run a bounded join of late and early rows, in four micro-batches and some without rows."""
     folder = tmp_path_factory.mktemp("written")
     for name, seed in (("l", 1), ("r", 2)):
-        write_batches(table(seed), folder / name, CUTS)
+        write_batches(straggling(seed, ROWS), folder / name, CUTS)
     streams = [read_stream(spark, folder / name, delay="5 seconds") for name in ("l", "r")]
     outputs = {name: str(folder / name) for name in ("results", "ledger", "archive")}
     query = pen.write(
@@ -203,7 +187,7 @@ def test_the_command_does_the_same(spark: Any, written: dict[str, str], tmp_path
 def test_the_document_is_right(spark: Any, tmp_path: Path) -> None:
     """The blocks of docs/refine.md run one after the other, and complete the result."""
     for name, seed in (("clicks", 1), ("views", 2)):
-        rows = table(seed).drop_columns(["w"]).rename_columns({"k": "user"})
+        rows = straggling(seed, ROWS).drop_columns(["w"]).rename_columns({"k": "user"})
         write_batches(rows, tmp_path / name, [120])
     names: dict[str, Any] = {name: read_stream(spark, tmp_path / name) for name in ("clicks", "views")}
     names |= {"pen": pen, "spark": spark, "lake": str(tmp_path)}

@@ -31,7 +31,7 @@ from penstock.errors import StateError
 from penstock.operator.join import VERSION, Join
 from penstock.spark import frames
 
-FORGET = 86_400.0  # seconds after which a file nobody used may go
+FORGET = 3_600.0  # seconds after which a file nobody used may go: they are in memory, and can be rebuilt
 SMALL = 1 << 14  # bytes; arrays up to this size are part of the head
 HEAD = "head"
 LINE = 64  # bytes; where arrays begin in a file
