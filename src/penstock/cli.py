@@ -98,6 +98,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(code)
 
 
+def command() -> None:
+    """Run the command line as a process.
+
+    Stopped, it leaves at once: a compiler stopped half-way would complain while Python takes it down.
+    """
+    code = main()
+    if code in STOPPED:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 @contextmanager
 def _stoppable() -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into an exit, so that half-written files are removed on the way out."""
@@ -1027,4 +1040,4 @@ def sparks(values: Sequence[float], width: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

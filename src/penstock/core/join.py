@@ -140,8 +140,8 @@ class WindowJoin:
 
     def _reserve(self, rows: int) -> None:
         """Make room for so many new keys and tuples."""
-        windows = self.windows
-        windows = store.roomier_slots(windows, rows)
+        windows = store.roomier_slots(self.windows, rows)
+        grew = windows.link.shape[0] > self.windows.link.shape[0]
         if windows.marks[OVERFULL] + rows > windows.overfull.size and self.plan.per_key < np.iinfo(np.int64).max:
             size = 2 * (int(windows.marks[OVERFULL]) + rows)
             windows = windows._replace(overfull=store.grown(windows.overfull, size, int(windows.marks[OVERFULL])))
@@ -149,7 +149,7 @@ class WindowJoin:
         if swept:
             windows = self._sweep(windows, rows)
         self.windows = windows
-        if ranks(self.policy) and (swept or heaps.entries_for(windows.link.shape[0]) > self.heap.tag.shape[1]):
+        if swept or grew:
             self.rebuild_heap()
 
     def _sweep(self, windows: Windows, rows: int) -> Windows:
@@ -227,7 +227,9 @@ class WindowJoin:
         return None if tick == NO_TICK else tick
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all state as arrays by name."""
+        """Return all state as arrays by name, without keys that hold no tuple."""
+        self.windows = self._sweep(self.windows, 0)
+        self.rebuild_heap()
         parts = {"windows": store.saved(self.windows), "policy": self.policy, "plan": self.plan}
         return {"counts": self.counts, "shed": self.take_back_ledger()} | {
             name: value for part, members in parts.items() for name, value in flatten(part, members).items()
@@ -238,7 +240,7 @@ class WindowJoin:
         self.counts = arrays["counts"]
         self._shed = [arrays["shed"]] if arrays["shed"].size else []
         self.windows = store.viewed(unflatten("windows", store.saved(self.windows), arrays))
-        self._most_keys = self.windows.code.shape[0]
+        self.windows = self._sweep(self.windows, 0)
         self.policy = unflatten("policy", self.policy, arrays)
         self.plan = unflatten("plan", self.plan, arrays)
         self.rebuild_heap()

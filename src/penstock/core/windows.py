@@ -100,9 +100,21 @@ def viewed(windows: Windows) -> Windows:
 
 
 def saved(windows: Windows) -> Windows:
-    """Return windows without unused keys and without views: ``viewed`` brings them back."""
+    """Return windows without what nobody uses or what follows from the rest; ``viewed`` and ``sweep`` undo it."""
     none = np.empty((0, 0))
-    return windows._replace(code=windows.code[: int(windows.marks[KEYS])], worth=none, runs=none, link=none)
+    slots = max(int(windows.marks[SLOTS]), 2)  # a single weight would be everybody's
+    return windows._replace(
+        table=np.empty(0, np.int32),
+        code=windows.code[: int(windows.marks[KEYS])],
+        stamp=windows.stamp[:slots],
+        weight=windows.weight[:slots],
+        importance=windows.importance[:slots],
+        merit=windows.merit[:slots],
+        moment=windows.moment[:slots],
+        worth=none,
+        runs=none,
+        link=none,
+    )
 
 
 def empty(*, keys: int, slots: int, weighted: int, important: int, by_rows: int, merits: int) -> Windows:

@@ -13,7 +13,7 @@ from penstock.core.windows import Floats, Ints
 from penstock.engine.offline import Optimum, optimum
 from penstock.engine.pump import SLICE, Progress, cuts, read_times, two_tables
 from penstock.errors import BudgetError, PolicyError
-from penstock.operator.join import COMBINED
+from penstock.operator.results import COMBINED
 from penstock.operator.settings import Bound, Settings
 from penstock.policies.registry import Policy, resolve
 from penstock.streams.intake import Intake, Side

@@ -8,7 +8,9 @@ import pyarrow as pa
 from penstock.core.windows import Ints
 from penstock.engine.pump import read_times, two_tables
 from penstock.errors import InputError, WindowError
-from penstock.operator.join import as_table, assembled, importances, ledger_schema
+from penstock.operator.join import as_table
+from penstock.operator.ledger import ledger_schema
+from penstock.operator.results import assembled, importances
 from penstock.operator.settings import SIDES, Bound, Settings, repairable
 from penstock.quality.archive import Shed, missing_pairs
 

@@ -5,11 +5,9 @@
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.exact import ExactJoin
@@ -21,26 +19,18 @@ from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.chances import Chances
-from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, importance_of, inspect
+from penstock.operator.ledger import Ledger
+from penstock.operator.results import assembled, importances, verified
+from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, inspect
 from penstock.policies.cpu.controller import Controller
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side, Waiting
 from penstock.streams.payload import Payload, give_back
-from penstock.streams.sets import doubtful, meets
 
 VERSION = 3  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
-COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
-    "min": np.minimum,
-    "max": np.maximum,
-    "sum": np.add,
-    "product": np.multiply,
-    "mean": lambda left, right: (left + right) / 2,
-}
 LEDGER = ("keep", "off")
-UNPROBED = "unprobed"  # the reason of rows that stayed, and were not compared with all of the other window
-SKIPPED = pa.list_(pa.struct([("first", pa.int64()), ("end", pa.int64())]))
 FREED = 1 << 24  # bytes to give back at once
 
 
@@ -118,7 +108,7 @@ class Join:
         self._collided = 0
         self._unprobed = np.zeros(2, np.int64)
         self._freed = 0  # bytes of rows let go since memory was last given back
-        self._sheds: list[pa.Table] = []
+        self._ledger = Ledger(bound, self._payload)
         self._bound = bound
 
     @property
@@ -250,7 +240,7 @@ class Join:
         bound = self.bound
         if left.size == 0:
             return bound.schema.empty_table()
-        same = self._verified(left, right)
+        same = verified(bound, self._payload, left, right)
         if same is not None and not same.all():
             self._collided += int((~same).sum())
             left, right = left[same], right[same]
@@ -263,25 +253,6 @@ class Join:
             bound, lambda side, names: self._payload[side].columns(numbers[side], names), importance, weight
         )
 
-    def _verified(self, left: Ints, right: Ints) -> npt.NDArray[Any] | None:
-        """Say which pairs meet by what their rows hold, and not only by codes; None: there is no doubt."""
-        bound = self.bound
-        if bound.reader:
-            rows = [np.unique(numbers) for numbers in (left, right)]
-            mine, theirs = (self._payload[side].take(rows[side], bound.keys[side]).column(0) for side in range(2))
-            if not doubtful(bound.reader, (mine, theirs)):
-                return None
-            values = []
-            for column, found, numbers in zip((mine, theirs), rows, (left, right), strict=True):
-                values.append(column.take(pa.array(np.searchsorted(found, numbers))).to_pylist())
-            return np.array([meets(bound.reader.condition, *both) for both in zip(*values, strict=True)], np.bool_)
-        if bound.coder.exact:
-            return None
-        return bound.coder.equal(
-            self._payload[0].take(left, bound.keys[0]).columns,
-            self._payload[1].take(right, bound.keys[1]).columns,
-        )
-
     def _settle(self, late: Ints) -> None:
         """Write the ledger, then let go of the rows that left."""
         shed = self._books.take_ledger()
@@ -292,13 +263,8 @@ class Join:
             for side in range(2):
                 if self._chances.wasteful(side, self._held_rows(side)):
                     self._chances.trim(side, self._stored_rows(side))
-        if self._ledger_mode == "keep" and (shed.size or late.size):
-            entries = np.empty((late.shape[0], 5), np.int64)
-            entries[:, :2] = late[:, :2]
-            entries[:, 2] = LATE
-            entries[:, 3] = late[:, 2]
-            entries[:, 4] = 0  # it met nobody: every partner is missing, also those that came before
-            self._sheds.append(self._ledger_table(np.concatenate([shed, entries])))
+        if self._ledger_mode == "keep":
+            self._ledger.note(shed, late)
         if isinstance(self._core, SetJoin):
             self._note_skipped(self._core.take_skipped())
         wasteful = [side for side in range(2) if self._payload[side].wasteful(self._held_rows(side))]
@@ -315,13 +281,7 @@ class Join:
         begins = np.flatnonzero(np.r_[True, (skipped[1:, :2] != skipped[:-1, :2]).any(axis=1)])
         self._unprobed += np.bincount(skipped[begins, 0], minlength=2)
         if self._ledger_mode == "keep":
-            entries = np.zeros((begins.size, 5), np.int64)
-            entries[:, [0, 1, 3]] = skipped[begins, :3]
-            entries[:, 2] = len(REASONS)
-            ends = np.r_[begins[1:], skipped.shape[0]]
-            self._sheds.append(
-                self._ledger_table(entries, [skipped[a:b, 3:] for a, b in zip(begins, ends, strict=True)])
-            )
+            self._ledger.note_skipped(skipped, begins)
 
     def _stored_rows(self, side: int) -> Ints:
         """Return the numbers of the rows of one side that are held or wait, ascending."""
@@ -473,43 +433,13 @@ class Join:
         """
         if self._bound is None:
             return pa.table({})
-        tables, self._sheds = self._sheds, []
-        return pa.concat_tables(tables) if tables else self._ledger_table(np.empty((0, 5), np.int64))
+        return self._ledger.take()
 
     def keep_ledger(self, ledger: str) -> None:
         """From now on "keep" what is shed until ``ledger()`` asks for it, or leave it "off"."""
         if ledger not in LEDGER:
             raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
         self._ledger_mode = ledger
-
-    def _ledger_table(self, entries: Ints, skipped: Sequence[Ints] = ()) -> pa.Table:
-        """Return entries of the ledger as a table; `skipped` are the intervals of each, if they were not probed."""
-        bound = self.bound
-        places = np.arange(len(entries))
-        parts = []
-        for side in range(2):
-            mine = entries[entries[:, 0] == side]
-            schema = self._payload[side].schema
-            rows = self._payload[side].take(mine[:, 1], schema.names)
-            structs = [pa.nulls(len(mine), pa.struct(list(self._payload[at].schema))) for at in range(2)]
-            structs[side] = rows.to_struct_array().combine_chunks() if len(mine) else structs[side]
-            times = bound.clock.values(rows[bound.time[side]], "time") if len(mine) else NO_INTS
-            columns = [
-                pa.array([SIDES[side]] * len(mine), pa.string()),
-                pa.array(np.zeros(len(mine), np.int32)),
-                pa.array(mine[:, 1]),
-                bound.clock.column(times),
-                bound.clock.column(mine[:, 3]),
-                pa.array(mine[:, 4], mask=mine[:, 2] == len(REASONS)),
-                pa.array([(*REASONS, UNPROBED)[reason] for reason in mine[:, 2]], pa.string()),
-                *structs,
-            ]
-            if self._settings.cpu is not None:
-                theirs = [skipped[at] for at in places[entries[:, 0] == side]] if skipped else [[]] * len(mine)
-                ranges = [[{"first": int(first), "end": int(end)} for first, end in each] for each in theirs]
-                columns.append(pa.array(ranges, SKIPPED))
-            parts.append(pa.table(columns, schema=ledger_schema(bound)))
-        return pa.concat_tables(parts)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -542,8 +472,8 @@ class Join:
                 state["chances"] = saving.to_npz(self._chances.arrays())
             if self._recall is not None:
                 state["recall"] = saving.to_npz(self._recall.arrays())
-            if self._sheds:
-                state["ledger"] = saving.to_ipc(pa.concat_tables(self._sheds))
+            if self._ledger.tables:
+                state["ledger"] = saving.to_ipc(pa.concat_tables(self._ledger.tables))
         meta["checks"] = {name: zlib.crc32(part) for name, part in state.items()}
         state["meta"] = json.dumps(meta).encode()
         return state
@@ -658,7 +588,8 @@ class Join:
         for name in ("lateness", "patient", "apart"):
             setattr(old._intake, name, getattr(self._intake, name))
         self._intake = old._intake
-        self._importance, self._collided, self._sheds = old._importance, old._collided, old._sheds
+        self._importance, self._collided = old._importance, old._collided
+        self._ledger.tables = old._ledger.tables
         self._bar = old._bar
         self._shadow_importance = old._importance
         if old._recall is not None and self._shadow is None:
@@ -692,53 +623,7 @@ class Join:
         for payload, name in zip(self._payload, SIDES, strict=True):
             numbers = saving.from_npz(state[f"numbers_{name}"])
             payload.restore(saving.from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"]))
-        self._sheds = [saving.from_ipc(state["ledger"])] if "ledger" in state else []
-
-
-Columns = Callable[[int, list[str]], Sequence[Any]]  # of the rows of one side of pairs, by name
-
-
-def importances(bound: Bound, columns: Columns) -> Floats:
-    """Return the importance of each pair."""
-    assert bound.importance is not None
-    values = [importance_of(_column(columns, side, name), name) for side, name in enumerate(bound.importance)]
-    return COMBINED[bound.settings.combine](*values)
-
-
-def _column(columns: Columns, side: int, name: str) -> pa.ChunkedArray:
-    return pa.Table.from_arrays(columns(side, [name]), names=[name])[name]
-
-
-def assembled(bound: Bound, columns: Columns, importance: Floats | None, weight: Floats | None) -> pa.Table:
-    """Put joined rows together from the columns of both sides, pair by pair, and what is reckoned from them."""
-    halves = [iter(columns(side, [source for _, at, source in bound.layout if at == side])) for side in range(2)]
-    found = [next(halves[side]) for _, side, _ in bound.layout]
-    found += [pa.array(values) for values in (importance, weight) if values is not None]
-    if bound.settings.event_time is not None:
-        times = [bound.clock.values(_column(columns, side, name), "time") for side, name in enumerate(bound.time)]
-        found.append(bound.clock.column(np.maximum(*times)))
-    cast = [
-        column if column.type == wanted.type else column.cast(wanted.type)
-        for column, wanted in zip(found, bound.schema, strict=True)
-    ]
-    return pa.Table.from_arrays(cast, schema=bound.schema)
-
-
-def ledger_schema(bound: Bound) -> pa.Schema:
-    """Return the columns of the ledger: a row's identity, when and why it was given up, and the row itself."""
-    return pa.schema(
-        [
-            ("side", pa.string()),
-            ("shard", pa.int32()),
-            ("arrival", pa.int64()),
-            ("ts", bound.clock.type),
-            ("shed_at", bound.clock.type),
-            ("shed_at_arrival", pa.int64()),
-            ("reason", pa.string()),
-            *((name, pa.struct(list(schema))) for name, schema in zip(SIDES, bound.schemas, strict=True)),
-            *([("skipped", SKIPPED)] if bound.settings.cpu is not None else []),
-        ]
-    )
+        self._ledger.tables = [saving.from_ipc(state["ledger"])] if "ledger" in state else []
 
 
 def settings_of(arguments: dict[str, Any]) -> Settings:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from penstock.core.rng import GOLDEN, S32
 from penstock.core.windows import Floats, Ints
 from penstock.spark.shards import shard_of
 
@@ -19,6 +20,8 @@ SURE = 2  # rows of a key that tell something of how often it comes; 2 kept more
 HALF_LIVES = 2  # in spans
 EVEN = 0.05  # the part of the budget that is always shared out evenly: no shard is given up for a quiet moment
 HEADER = 5
+BUCKETS = 1 << 18  # of a task, for all shards together
+FEWEST = 1 << 10  # buckets of a shard
 
 
 class Sketch(NamedTuple):
@@ -33,14 +36,27 @@ class Sketch(NamedTuple):
 
     @classmethod
     def of(cls, codes: Ints, ts: Ints, size: int, shards: int) -> Self:
-        """Return the sketch of rows, at least one, with these key codes, times and bytes. O(rows log rows)."""
-        keys, counts = np.unique(codes, return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        often, rare = order[:FREQUENT], order[FREQUENT:]
-        homes = shard_of(keys[rare], shards)
-        rows = np.bincount(homes, counts[rare], shards).astype(np.int64)
-        rest = np.stack([rows, np.bincount(homes, minlength=shards)], axis=1)
-        return cls(int(ts.min()), int(ts.max()), size, keys[often], counts[often], rest)
+        """Return the sketch of rows, at least one, with these key codes, times and bytes.
+
+        Only the keys in the fullest of many buckets are counted one by one; how many others there are is told by
+        how many buckets stay empty (linear counting). O(rows), where sorting all of them took a tenth of the time
+        of packing.
+        """
+        homes = shard_of(codes, shards)
+        width = max(BUCKETS // shards, FEWEST)
+        bucket = homes * width + _scattered(codes, width)
+        fill = np.bincount(bucket, minlength=shards * width)
+        fuller = np.cumsum(np.bincount(fill)[::-1])[::-1]  # how many buckets hold so many rows or more
+        least = max(int(np.count_nonzero(fuller >= 2 * FREQUENT)) - 1, 1)
+        keys, counts = np.unique(codes[fill[bucket] >= least], return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:FREQUENT]
+        often, counts = keys[order], counts[order]
+        own = shard_of(often, shards)
+        rows = np.bincount(homes, minlength=shards) - np.bincount(own, counts, shards).astype(np.int64)
+        taken = np.count_nonzero(fill.reshape(shards, width), axis=1)
+        others = width * np.log(width / np.maximum(width - taken, 0.5)) - np.bincount(own, minlength=shards)
+        rest = np.stack([rows, np.clip(np.rint(others), rows > 0, rows)], axis=1).astype(np.int64)
+        return cls(int(ts.min()), int(ts.max()), size, often, counts, rest)
 
     def to_bytes(self) -> bytes:
         """Return the sketch as bytes."""
@@ -173,3 +189,10 @@ def _filled(worth: Floats, amount: Floats, limit: float, pools: Pools) -> Floats
     kept = np.empty_like(amount)
     kept[order] = np.clip(limit - before, 0, amount[order])
     return kept
+
+
+def _scattered(codes: Ints, width: int) -> Ints:
+    """Return a bucket below `width` for each code, by other bits than those that chose its shard."""
+    word = codes.view(np.uint64) * GOLDEN
+    word = (word ^ word >> S32) * GOLDEN
+    return ((word >> S32) * np.uint64(width) >> S32).astype(np.int64)

@@ -170,7 +170,7 @@ def play(engine: Join, entry: Entry) -> Iterator[pa.Table]:
     yield engine.watermark(entry.watermark)
     bound = engine.bound
     times = [bound.clock.values(rows[name], "time") for rows, name in zip(entry.sides, bound.time, strict=True)]
-    both = np.sort(np.concatenate(times))
+    both = np.sort(np.concatenate(times), kind="stable")  # two runs: merged, not sorted
     done, size = 0, PORTION
     starts = [0, 0]
     while done < both.size:

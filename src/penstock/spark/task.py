@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from penstock.core.windows import Floats
 from penstock.operator import saving
-from penstock.operator.join import Join, ledger_schema
+from penstock.operator.join import Join
+from penstock.operator.ledger import ledger_schema
 from penstock.operator.settings import SIDES, Bound, budget
 from penstock.policies.registry import lookup
 from penstock.spark.shards import shard_ids

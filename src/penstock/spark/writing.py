@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import InputError
-from penstock.operator.join import ledger_schema
+from penstock.operator.ledger import ledger_schema
 from penstock.spark import pipeline
 from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, unpacked
 

@@ -1,0 +1,93 @@
+"""The ledger: every row that was given up, with when, why and its columns, kept until somebody asks for it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.core.step import LATE, REASONS
+from penstock.core.windows import Ints
+from penstock.operator.settings import SIDES, Bound
+from penstock.streams.intake import NO_INTS
+from penstock.streams.payload import Payload
+
+UNPROBED = "unprobed"  # the reason of rows that stayed, and were not compared with all of the other window
+SKIPPED = pa.list_(pa.struct([("first", pa.int64()), ("end", pa.int64())]))
+SIDE, ROW, REASON, AT, BEFORE = range(5)  # columns of an entry
+
+
+def ledger_schema(bound: Bound) -> pa.Schema:
+    """Return the columns of the ledger: a row's identity, when and why it was given up, and the row itself."""
+    return pa.schema(
+        [
+            ("side", pa.string()),
+            ("shard", pa.int32()),
+            ("arrival", pa.int64()),
+            ("ts", bound.clock.type),
+            ("shed_at", bound.clock.type),
+            ("shed_at_arrival", pa.int64()),
+            ("reason", pa.string()),
+            *((name, pa.struct(list(schema))) for name, schema in zip(SIDES, bound.schemas, strict=True)),
+            *([("skipped", SKIPPED)] if bound.settings.cpu is not None else []),
+        ]
+    )
+
+
+class Ledger:
+    """Entries are written while their rows are still stored, and handed over once."""
+
+    def __init__(self, bound: Bound, payload: Sequence[Payload]) -> None:
+        self._bound = bound
+        self._payload = payload
+        self.tables: list[pa.Table] = []
+
+    def note(self, shed: Ints, late: Ints) -> None:
+        """Write down the rows that the core shed, as it tells of them, and those that came late."""
+        if shed.size or late.size:
+            entries = np.empty((late.shape[0], 5), np.int64)
+            entries[:, [SIDE, ROW, AT]] = late
+            entries[:, REASON] = LATE
+            entries[:, BEFORE] = 0  # it met nobody: every partner is missing, also those that came before
+            self.tables.append(self._table(np.concatenate([shed, entries])))
+
+    def note_skipped(self, skipped: Ints, begins: Ints) -> None:
+        """Write down rows not compared with all of the other window: intervals, a new row at each of `begins`."""
+        entries = np.zeros((begins.size, 5), np.int64)
+        entries[:, [SIDE, ROW, AT]] = skipped[begins, :3]
+        entries[:, REASON] = len(REASONS)
+        ends = np.r_[begins[1:], skipped.shape[0]]
+        self.tables.append(self._table(entries, [skipped[a:b, 3:] for a, b in zip(begins, ends, strict=True)]))
+
+    def take(self) -> pa.Table:
+        """Hand over what was written since the last call, and forget it."""
+        tables, self.tables = self.tables, []
+        return pa.concat_tables(tables) if tables else ledger_schema(self._bound).empty_table()
+
+    def _table(self, entries: Ints, skipped: Sequence[Ints] = ()) -> pa.Table:
+        """Return entries as a table; `skipped` are the intervals of each, if they were not probed."""
+        bound = self._bound
+        places = np.arange(len(entries))
+        parts = []
+        for side in range(2):
+            mine = entries[entries[:, SIDE] == side]
+            schema = self._payload[side].schema
+            rows = self._payload[side].take(mine[:, ROW], schema.names)
+            structs = [pa.nulls(len(mine), pa.struct(list(self._payload[at].schema))) for at in range(2)]
+            structs[side] = rows.to_struct_array().combine_chunks() if len(mine) else structs[side]
+            times = bound.clock.values(rows[bound.time[side]], "time") if len(mine) else NO_INTS
+            columns = [
+                pa.array([SIDES[side]] * len(mine), pa.string()),
+                pa.array(np.zeros(len(mine), np.int32)),
+                pa.array(mine[:, ROW]),
+                bound.clock.column(times),
+                bound.clock.column(mine[:, AT]),
+                pa.array(mine[:, BEFORE], mask=mine[:, REASON] == len(REASONS)),
+                pa.array([(*REASONS, UNPROBED)[reason] for reason in mine[:, REASON]], pa.string()),
+                *structs,
+            ]
+            if bound.settings.cpu is not None:
+                theirs = [skipped[at] for at in places[entries[:, SIDE] == side]] if skipped else [[]] * len(mine)
+                ranges = [[{"first": int(first), "end": int(end)} for first, end in each] for each in theirs]
+                columns.append(pa.array(ranges, SKIPPED))
+            parts.append(pa.table(columns, schema=ledger_schema(bound)))
+        return pa.concat_tables(parts)

@@ -1,0 +1,68 @@
+"""Put joined rows together: which pairs truly meet, their columns, their importance and their time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.core.windows import Floats, Ints
+from penstock.operator.settings import Bound, importance_of
+from penstock.streams.payload import Payload
+from penstock.streams.sets import doubtful, meets
+
+COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
+    "min": np.minimum,
+    "max": np.maximum,
+    "sum": np.add,
+    "product": np.multiply,
+    "mean": lambda left, right: (left + right) / 2,
+}
+
+Columns = Callable[[int, list[str]], Sequence[Any]]  # of the rows of one side of pairs, by name
+
+
+def verified(bound: Bound, payload: Sequence[Payload], left: Ints, right: Ints) -> npt.NDArray[Any] | None:
+    """Say which pairs meet by what their rows hold, and not only by codes; None: there is no doubt."""
+    if bound.reader:
+        rows = [np.unique(numbers) for numbers in (left, right)]
+        mine, theirs = (payload[side].take(rows[side], bound.keys[side]).column(0) for side in range(2))
+        if not doubtful(bound.reader, (mine, theirs)):
+            return None
+        values = []
+        for column, found, numbers in zip((mine, theirs), rows, (left, right), strict=True):
+            values.append(column.take(pa.array(np.searchsorted(found, numbers))).to_pylist())
+        return np.array([meets(bound.reader.condition, *both) for both in zip(*values, strict=True)], np.bool_)
+    if bound.coder.exact:
+        return None
+    return bound.coder.equal(
+        payload[0].take(left, bound.keys[0]).columns,
+        payload[1].take(right, bound.keys[1]).columns,
+    )
+
+
+def importances(bound: Bound, columns: Columns) -> Floats:
+    """Return the importance of each pair."""
+    assert bound.importance is not None
+    values = [importance_of(_column(columns, side, name), name) for side, name in enumerate(bound.importance)]
+    return COMBINED[bound.settings.combine](*values)
+
+
+def assembled(bound: Bound, columns: Columns, importance: Floats | None, weight: Floats | None) -> pa.Table:
+    """Put joined rows together from the columns of both sides, pair by pair, and what is reckoned from them."""
+    halves = [iter(columns(side, [source for _, at, source in bound.layout if at == side])) for side in range(2)]
+    found = [next(halves[side]) for _, side, _ in bound.layout]
+    found += [pa.array(values) for values in (importance, weight) if values is not None]
+    if bound.settings.event_time is not None:
+        times = [bound.clock.values(_column(columns, side, name), "time") for side, name in enumerate(bound.time)]
+        found.append(bound.clock.column(np.maximum(*times)))
+    cast = [
+        column if column.type == wanted.type else column.cast(wanted.type)
+        for column, wanted in zip(found, bound.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(cast, schema=bound.schema)
+
+
+def _column(columns: Columns, side: int, name: str) -> pa.ChunkedArray:
+    return pa.Table.from_arrays(columns(side, [name]), names=[name])[name]
