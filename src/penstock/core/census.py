@@ -10,9 +10,6 @@ grows with what the row has just met.
 
 A row that met pairs at chances p1 >= p2 >= ... adds the sum over all two of its pairs j <= k of (1/p_j - 1) to the
 variance; each is seen with chance p_k. So the variance is estimated on the way, with one number a row.
-
-Once the estimate is fine enough, not every row that comes is counted, but each with a chance q, and its pairs stand
-for 1/q of them. That adds (pairs of the row)^2 (1/q - 1) to the variance, which is seen with chance q.
 """
 
 import math
@@ -31,15 +28,14 @@ Bytes = npt.NDArray[Any]
 ROOM = 1 << 14  # rows of each side: 29 bytes a row and 3 for the buckets are 1 MiB over both sides
 NEXT, LOW = 0, 1
 PAIRS, VARIANCE, IMPORTANCE, IMPORTANCE_VARIANCE = 0, 1, 2, 3
-ROWS, STEPS, PASSED = 0, 1, 2
+ROWS, STEPS = 0, 1
 LAST_NUMBER = 1 << 30
 EIGHTHS, LARGEST = 8, 255  # of sizes
 STRIDE = 1 << 9  # rows after which the pace is looked at
 SELDOM = 1 << 5  # rows after which those that have expired are let go
-GRACE = 1 << 18  # so many rows come, and steps along chains are taken, before anything is saved
-PRECISE = 0.01  # a deviation, as a share of the pairs, that is fine enough
-FLOOR = 1 / 16  # no lower chance than that is chosen to save time: of being sampled,
-LEAST = 1 / 8  # and of being counted
+GRACE = 1 << 18  # so many steps along chains are taken before anything is saved
+PRECISE = 0.006  # a deviation, as a share of the pairs, that is fine enough
+FLOOR = 1 / 16  # no lower chance than that is chosen to save time
 ALIKE = 1 - 1e-6  # weights are kept in 32 bits
 THINNED = 0.8  # of the chance that stays when a ring is full
 LOWERED, RAISED = 0.5, 1.25
@@ -62,9 +58,8 @@ class Census(NamedTuple):
     ends: Ints  # (side, [NEXT, LOW]): place of the next row to come, and of the oldest not expired
     chance: Floats  # (side,): p of the rows to come
     skip: Ints  # (side,): rows to pass over before the next one that is sampled
-    counted: Floats  # [q, the chance of the rows to come to be counted]
     totals: Floats  # [PAIRS, VARIANCE, IMPORTANCE, IMPORTANCE_VARIANCE]
-    marks: Ints  # [ROWS, STEPS, PASSED: rows to pass over before the next one that is counted]
+    marks: Ints  # [ROWS, STEPS]
     lots: State
 
 
@@ -86,9 +81,8 @@ def empty(seed: int, *, important: bool, room: int = ROOM) -> Census:
         ends=np.zeros((2, 2), np.int64),
         chance=np.ones(2),
         skip=np.zeros(2, np.int64),
-        counted=np.ones(1),
         totals=np.zeros(4),
-        marks=np.zeros(3, np.int64),
+        marks=np.zeros(2, np.int64),
         lots=seeded(seed),
     )
 
@@ -108,19 +102,13 @@ def draws(lots: State, chance: float) -> bool:
 
 
 @part
-def passed_over(lots: State, chance: float) -> int:
-    """Draw how many rows lose before the next one wins with this chance: cheaper than a lot for each."""
-    if chance >= 1.0:
-        return wide(0)
-    lots[0] += GOLDEN
-    lot = float(mixed(lots[0]) >> S11) * UNIT
-    return wide(math.log(1.0 - lot) / math.log(1.0 - chance))
-
-
-@part
 def plan_next(census: Census, side: int) -> None:
-    """Draw how many rows are passed over before the next one that is sampled."""
-    census.skip[side] = passed_over(census.lots, census.chance[side])
+    """Draw how many rows are passed over before the next one that is sampled: cheaper than a lot for each."""
+    census.skip[side] = 0
+    if census.chance[side] < 1.0:
+        census.lots[0] += GOLDEN
+        lot = float(mixed(census.lots[0]) >> S11) * UNIT
+        census.skip[side] = wide(math.log(1.0 - lot) / math.log(1.0 - census.chance[side]))
 
 
 @part
@@ -190,19 +178,14 @@ def thin(census: Census, side: int) -> None:
 
 @part
 def pace(census: Census) -> None:
-    """Sample and count fewer of the rows to come once the estimate is fine enough, and more while it is not.
+    """Sample fewer of the rows to come once the estimate is fine enough, and more while it is not and there is room.
 
-    The estimate shows what a lower chance of being sampled costs only a window later: hence the floor.
+    The estimate shows what a lower chance costs only a window later: hence the floor.
     """
     fine = census.totals[VARIANCE] <= (PRECISE * census.totals[PAIRS]) ** 2
-    saving = fine and census.marks[ROWS] + census.marks[STEPS] > GRACE
-    counted = max(LEAST, min(1.0, census.counted[0] * (LOWERED if saving else RAISED)))
-    if counted != census.counted[0]:
-        census.counted[0] = counted
-        census.marks[PASSED] = passed_over(census.lots, counted)
     for side in range(2):
         held = census.ends[side, NEXT] - census.ends[side, LOW]
-        if saving:
+        if fine and census.marks[STEPS] > GRACE:
             if census.chance[side] > FLOOR:
                 census.chance[side] *= LOWERED
                 plan_next(census, side)
@@ -217,11 +200,10 @@ def meet(
 ) -> float:
     """Let a row meet the sampled rows of the other side; returns how many it met, by estimate."""
     other = 1 - side
-    share = 1.0 / census.counted[0]  # rows that it stands for
     mask = census.code.shape[1] - 1
     older, newer = plan.span[other], plan.span[side]
     totals = census.totals
-    steps, met, gain = 0, 0.0, 0.0
+    steps, met = 0, 0.0
     low = census.ends[other, LOW]
     place = wide(census.heads[bucket, other])
     while place >= low:
@@ -234,20 +216,17 @@ def meet(
                 met += weight
                 if weight > 1.0:
                     owed = float(census.owed[other, slot])
-                    totals[VARIANCE] += share * weight * (2 * owed + weight - 1)
-                    census.owed[other, slot] = owed + share * (weight - 1)
+                    totals[VARIANCE] += weight * (2 * owed + weight - 1)
+                    census.owed[other, slot] = owed + weight - 1
                 if census.importance.shape[1] > 0:
                     worth = combined(combine, float(census.importance[other, slot]), importance)
-                    gain += weight * worth
+                    totals[IMPORTANCE] += weight * worth
                     owed = float(census.owed_importance[other, slot])
-                    totals[IMPORTANCE_VARIANCE] += share * weight * worth * (2 * owed + worth * (weight - 1))
-                    census.owed_importance[other, slot] = owed + share * worth * (weight - 1)
+                    totals[IMPORTANCE_VARIANCE] += weight * worth * (2 * owed + worth * (weight - 1))
+                    census.owed_importance[other, slot] = owed + worth * (weight - 1)
         place = wide(census.older[other, slot])
     census.marks[STEPS] += steps
-    totals[PAIRS] += share * met
-    totals[VARIANCE] += share * (share - 1) * met * met
-    totals[IMPORTANCE] += share * gain
-    totals[IMPORTANCE_VARIANCE] += share * (share - 1) * gain * gain
+    totals[PAIRS] += met
     return met
 
 
@@ -326,14 +305,9 @@ def take(census: Census, plan: Plan, batch: Batch, code: Ints, bar: int, combine
             expire(census, 1, oldest[1])
         bucket = bucket_of(census.heads.shape[0], code[i])
         importance = batch.importance[i] if important else 0.0
-        size = 0
-        if marks[PASSED] > 0:
-            marks[PASSED] -= 1
-        else:
-            at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
-            met = meet(census, plan, side, bucket, code[i], at, importance, combine)
-            size = size_of(census, met) if met > 0.0 else 0
-            marks[PASSED] = passed_over(census.lots, census.counted[0])
+        at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
+        met = meet(census, plan, side, bucket, code[i], at, importance, combine)
+        size = size_of(census, met) if met > 0.0 else 0
         if is_chosen(census, side, size):
             enter(census, side, bucket, code[i], batch.pos[i], importance, size, oldest[side])
         marks[ROWS] += 1

@@ -12,7 +12,7 @@ from penstock.core.windows import Ints
 from penstock.quality.books import Guess
 
 HELD = ("code", "pos", "weight", "size", "owed", "importance", "owed_importance")
-WHOLE = ("chance", "skip", "counted", "totals", "marks", "lots")
+WHOLE = ("chance", "skip", "totals", "marks", "lots")
 
 
 class Recall:
@@ -57,7 +57,7 @@ class Recall:
 
     def _guess(self, mid: int, variance: int, each: float) -> Guess:
         totals = self.census.totals
-        grain = each * float(1.0 / (self.census.chance.min() * self.census.counted[0]) - 1.0)
+        grain = each * float(1.0 / self.census.chance.min() - 1.0)
         return Guess(float(totals[mid]), float(totals[variance]), grain)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
