@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -223,6 +226,46 @@ def test_what_is_no_trace(tmp_path: Path) -> None:
         file.write(odd)
     with pytest.raises(ColumnError):
         traces.trace(json.dumps({"path": str(tmp_path / "t.arrow"), "time": "ts", "tick": "1 second", "start": 9}))
+
+
+def test_ctrl_c_ends_a_job_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    """As a user does it: with the command, which has a Spark of its own."""
+    trace = zipf(3000, keys=40, seed=5).left
+    pq.write_table(trace, tmp_path / "trace.parquet")
+    file = tmp_path / "job.toml"
+    file.write_text(TRACE, encoding="utf-8")
+    words = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
+    env = {**os.environ, "PENSTOCK_ENGINES": str(tmp_path / "engines")}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as first:
+        while first.poll() is None and not (tmp_path / "found" / "batch=0" / "_SUCCESS").exists():
+            time.sleep(0.1)
+        first.send_signal(signal.SIGINT)
+        out, err = first.communicate()
+    assert first.returncode == 0, err
+    stopped = json.loads(out)
+    assert stopped["stopped"]
+    file.write_text(TRACE.replace("rows_per_trigger = 100", ""), encoding="utf-8")
+    second = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    assert second.returncode == 0, second.stderr
+    done = json.loads(second.stdout)
+    assert not done["stopped"]
+    assert done["report"]["arrivals"] == {"left": 3000, "right": 3000}
+    assert done["report"]["pairs"] == meetings(trace, trace, 20).total()
+
+
+def test_the_drawn_examples_run_as_they_are(spark: Any, tmp_path: Path) -> None:
+    """Only the live one is played faster."""
+    for name in ("calls_trades", "live"):
+        file = tmp_path / f"{name}.toml"
+        words = (ROOT / "examples" / "jobs" / file.name).read_text(encoding="utf-8")
+        file.write_text(words.replace("speed = 100", "speed = 5_000"), encoding="utf-8")
+        job = load(file)
+        report = run(job, spark).report
+        assert report is not None
+        assert report.balanced
+        assert report.arrivals == (job.streams[0].rows,) * 2  # type: ignore[attr-defined]
+        assert report.shed["budget"].total > 0
+        assert (report.importance is not None) == (name == "calls_trades")
 
 
 DATA = Path(os.environ.get("PENSTOCK_DATA", ROOT.parent / "shared" / "data"))
