@@ -33,6 +33,7 @@ from penstock.streams import files
 from penstock.streams.workloads import surge, zipf
 
 JOIN = ["--on", "key", "--time", "ts", "--window", "20"]
+COMMANDS = ["join", "run", "compare", "advise", "refine", "plan", "optimum", "figure", "warmup", "demo", "doctor"]
 SUFFIXES = [".csv", ".parquet", ".arrow"]
 
 
@@ -105,13 +106,11 @@ def child(*words: object, **options: Any) -> "subprocess.Popen[str]":
 def test_help_is_the_map(penstock: Penstock, words: list[str]) -> None:
     ran = penstock(*words)
     assert ran.code == 0
-    for command in ("join", "compare", "advise", "refine", "plan", "optimum", "figure", "warmup", "demo", "doctor"):
+    for command in COMMANDS:
         assert command in ran.out
 
 
-@pytest.mark.parametrize(
-    "command", ["join", "compare", "advise", "refine", "plan", "optimum", "figure", "warmup", "demo", "doctor"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_and_takes_json(penstock: Penstock, command: str) -> None:
     ran = penstock(command, "--help")
     assert ran.code == 0
@@ -474,6 +473,18 @@ def test_refine_gives_what_the_function_gives(penstock: Penstock, pair: list[str
     assert f"{want.num_rows:,} rows were missing" in penstock("refine", *pair, "--ledger", ledger, *JOIN).out
     assert "name a folder" in penstock("refine", tmp_path, "--ledger", ledger, *JOIN).err
     assert "keep" in penstock("refine", *pair, "--ledger", ledger, *JOIN, "--keep", "5").err
+
+
+def test_a_job_that_is_wrong_starts_nothing(penstock: Penstock, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text('[sources.orders]\nformat = "parket"\n', encoding="utf-8")
+    for command in ("run", "refine"):
+        ran = penstock(command, file, "--json")
+        assert ran.code == 2
+        assert ran.document["error"]["argument"] == "sources.orders.format"
+        assert "did you mean 'parquet'" in ran.document["error"]["want"]
+    assert "the job file says it" in penstock("refine", file, "--on", "key").err
+    assert "give --window" in penstock("refine", tmp_path, "--ledger", file, "--on", "k", "--time", "ts").err
 
 
 def test_join_can_only_observe(penstock: Penstock, pair: list[str]) -> None:

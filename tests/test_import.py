@@ -71,7 +71,7 @@ def test_the_names_of_the_front_door_are_known_without_loading_it() -> None:
     assert heavy_after(names) == []
 
 
-@pytest.mark.parametrize("words", ["--help", "join --help", "plan --help", "demo --help", "--version"])
+@pytest.mark.parametrize("words", ["--help", "join --help", "plan --help", "demo --help", "run --help", "--version"])
 def test_help_loads_neither_arrow_nor_the_compiler(words: str) -> None:
     loaded = heavy_after(f"from penstock import cli; assert cli.main({words.split()}) == 0")
     assert set(loaded) <= {"typer", "rich"}

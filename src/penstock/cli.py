@@ -14,7 +14,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
 from rich import box
@@ -29,10 +29,14 @@ from penstock import __version__
 from penstock.errors import BudgetError, ColumnError, InputError, PenstockError, PolicyError, TimeError
 
 if TYPE_CHECKING:
+    from penstock.jobs.planning import Forecast
     from penstock.planner.statistics import Stream
     from penstock.policies.registry import Policy
     from penstock.quality.books import Report
     from penstock.report.demo import Demo, Moment
+    from penstock.spark.refine import Refined
+
+T = TypeVar("T")
 
 FAILED, BROKEN = 2, 1  # exit codes: the input was wrong; the doctor found something
 STOPPED = (130, 143)  # exit codes after Ctrl-C and SIGTERM
@@ -357,14 +361,19 @@ def refine(  # noqa: PLR0913 - one parameter an option
     archive: Annotated[
         list[Path],
         typer.Argument(
-            metavar="ARCHIVE", help="Either the folder that pen.write wrote, or the two files that were joined."
+            metavar="ARCHIVE",
+            help="Either a job file, or the folder that pen.write wrote, or the two files that were joined.",
         ),
     ],
     *,
-    ledger: Annotated[Path, typer.Option(help="What was shed: the folder beside it, or a file.", metavar="PATH")],
-    on: On,
-    time: Time,
-    window: Window,
+    ledger: Annotated[
+        Path | None, typer.Option(help="What was shed: the folder beside it, or a file.", metavar="PATH")
+    ] = None,
+    on: Annotated[str | None, typer.Option(help="Key columns: k, or k,k2, or left=right.", metavar="COLUMNS")] = None,
+    time: Annotated[str | None, typer.Option(help="Time column: ts, or left=right.", metavar="COLUMN")] = None,
+    window: Annotated[
+        str | None, typer.Option(help='400 (ticks), "10 minutes", or one for each side: a,b.', metavar="SPAN")
+    ] = None,
     into: Annotated[
         Path | None,
         typer.Option(
@@ -381,10 +390,19 @@ def refine(  # noqa: PLR0913 - one parameter an option
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find exactly the rows that a bounded join missed, from its inputs and its ledger."""
-    given = {**_common(on, time, window, lateness, importance), "combine": combine}
+    """Find exactly the rows that a bounded join missed, from its inputs and its ledger; a job file says which."""
+    if len(archive) == 1 and archive[0].suffix == ".toml":
+        words = {"ledger": ledger, "on": on, "time": time, "window": window, "into": into, "keep": keep}
+        for name, word in words.items():
+            if word is not None:
+                raise InputError(name, str(word), "the job file says it: leave it out")
+        _refine_job(archive[0], as_json=as_json)
+        return
+    shed = _needed("ledger", ledger)
+    keys, clock, span = _needed("on", on), _needed("time", time), _needed("window", window)
+    given = {**_common(keys, clock, span, lateness, importance), "combine": combine}
     if len(archive) == 1:
-        _refine_folder(archive[0], ledger, into, given, batches=batches, keep=keep, as_json=as_json)
+        _refine_folder(archive[0], shed, into, given, batches=batches, keep=keep, as_json=as_json)
         return
     from penstock import api
     from penstock.streams import files
@@ -392,13 +410,13 @@ def refine(  # noqa: PLR0913 - one parameter an option
     if keep is not None:
         raise InputError("keep", repr(keep), "it is for the folder that pen.write wrote")
     with _progress("refining"):
-        rest = api.refine(archive=tuple(archive), ledger=ledger, **given)
+        rest = api.refine(archive=tuple(archive), ledger=shed, **given)
         if into is not None:
             with files.writer(into, rest.schema) as file:
                 file.write(rest)
     if as_json:
         first = {"first": rest[:SHOWN].to_pylist()} if into is None else {}
-        paths = {"archive": archive, "ledger": ledger, "into": into}
+        paths = {"archive": archive, "ledger": shed, "into": into}
         _answer({"rows": rest.num_rows, "paths": paths, **first})
         return
     screen = _screen()
@@ -406,6 +424,12 @@ def refine(  # noqa: PLR0913 - one parameter an option
         rows = [list(row.values()) for row in rest[:SHOWN].to_pylist()]
         screen.print(_table("The first of the rows that were missing", rest.column_names, rows))
     screen.print(f"{rest.num_rows:,} rows were missing" + ("" if into is None else f": {into}"), soft_wrap=True)
+
+
+def _needed(name: str, word: T | None) -> T:
+    if word is None:
+        raise InputError(name, "nothing", f"give --{name}, or a job file that says it")
+    return word
 
 
 def _refine_folder(
@@ -424,8 +448,7 @@ def _refine_folder(
     if into is None:
         raise InputError("into", "nothing", "name a folder for the missing rows")
     settings = settings_of(given)
-    if find_spec("pyspark") is None:
-        raise InputError("archive", str(archive), "a folder is refined on Spark: pip install 'penstock[spark]'")
+    _spark_there("archive", archive)
     from penstock.spark import live
     from penstock.spark import refine as refining
 
@@ -434,9 +457,27 @@ def _refine_folder(
         done = refining.refine_into(
             str(archive), str(ledger), str(into), settings, spark=spark, batches=batches, keep=span, progress=progress
         )
-    rows = sum(part.rows for part in done.parts)
+    _show_refined(done, {"archive": archive, "ledger": ledger, "into": into}, as_json=as_json)
+
+
+def _refine_job(file: Path, *, as_json: bool) -> None:
+    """Refine what a job wrote, on a Spark of this machine."""
+    from penstock.jobs import parsing
+
+    job = parsing.load(file)
+    _spark_there("job", file)
+    from penstock.jobs import running
+    from penstock.spark import live
+
+    with _progress("refining", "micro-batches") as progress, live.local_spark(job.spark.memory) as spark:
+        done = running.refine(job, spark, progress)
+    paths = {"archive": job.archive, "ledger": job.ledger, "into": job.refine and job.refine.into}
+    _show_refined(done, paths, as_json=as_json)
+
+
+def _show_refined(done: "Refined", paths: dict[str, Any], *, as_json: bool) -> None:
+    rows, into = sum(part.rows for part in done.parts), paths["into"]
     if as_json:
-        paths = {"archive": archive, "ledger": ledger, "into": into}
         parts = [part._asdict() for part in done.parts]
         _answer({"rows": rows, "parts": parts, "removed": done.removed, "paths": paths})
         return
@@ -448,6 +489,92 @@ def _refine_folder(
         screen.print(f"nothing new to refine: {into}", soft_wrap=True)
     if done.removed:
         screen.print(f"removed from the archive: {len(done.removed)} micro-batches")
+
+
+@app.command("run")
+def run_job(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file: docs/jobs.md says what is in it.")],
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, say what would be done and the memory it would take.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a join that is written down in a file, on Spark, until its streams end or Ctrl-C."""
+    from penstock.jobs import parsing
+
+    found = parsing.load(job)
+    _spark_there("job", job)
+    from penstock.jobs import planning, running
+    from penstock.spark import live
+
+    screen = _screen()
+
+    def show(number: int, rows: Any) -> None:
+        if not as_json:
+            names = rows.column_names
+            screen.print(_table(f"Micro-batch {number}", names, [list(row.values()) for row in rows.to_pylist()]))
+
+    with live.local_spark(found.spark.memory, running.options(found)) as spark:
+        if dry_run:
+            _show_forecast(screen, found.name, planning.forecast(found, spark), as_json=as_json)
+            return
+        with _progress(found.name, "micro-batches") as progress, _asked_to_stop() as stop:
+            done = running.run(
+                found, spark, stop=stop, show=show, watch=lambda batch: progress(batch.batchId + 1, None)
+            )
+    if as_json:
+        _answer({"job": found.name, **done.to_dict()})
+        return
+    if done.report is None:
+        screen.print("nothing new came")
+    else:
+        _show_report(screen, done.report)
+    end = "stopped; run it again to go on" if done.stopped else "ended"
+    screen.print(f"{found.name}: {end}, after {done.batches} micro-batches and {done.seconds:.1f} s", markup=False)
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[threading.Event]:
+    """Turn Ctrl-C and SIGTERM into a word to those who look at it: a query is stopped between two of its calls."""
+    asked = threading.Event()
+    before = {each: signal.signal(each, lambda *_: asked.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _spark_there(argument: str, path: Path) -> None:
+    if find_spec("pyspark") is None:
+        raise InputError(argument, str(path), "this runs on Spark: pip install 'penstock[spark]'")
+
+
+def _show_forecast(screen: Console, name: str, seen: "Forecast", *, as_json: bool) -> None:
+    if as_json:
+        _answer({"job": name, **seen.to_dict()})
+        return
+    sources = [
+        [each, what["side"], what["format"], what["watermark"], ", ".join(what["columns"])]
+        for each, what in seen.sources.items()
+    ]
+    screen.print(_table(name, ["source", "side", "format", "watermark", "columns"], sources))
+    lines = {
+        "join": ", ".join(f"{key}={value}" for key, value in seen.join.items()),
+        "result": ", ".join(f"{key} {value}" for key, value in seen.columns.items()),
+        "sink": ", ".join(f"{key}={value}" for key, value in seen.sink.items()),
+        "checkpoint": seen.checkpoint or "none: every run begins anew",
+        "trigger": seen.trigger,
+    }
+    for key, value in lines.items():
+        screen.print(f"{key}: {value}", markup=False, soft_wrap=True)
+    need = "unknown: it depends on the rates" if seen.window_rows is None else f"{seen.window_rows:,} rows"
+    if seen.memory_bytes is None:
+        kept = "as many rows as the windows need"
+    else:
+        kept = f"{seen.memory_rows or 0:,} rows of about {seen.row_bytes} bytes, {seen.memory_bytes / 1e6:,.1f} MB"
+    screen.print(f"memory: keeps {kept}, on {seen.shards} shards; the windows need {need}", soft_wrap=True)
 
 
 @app.command()

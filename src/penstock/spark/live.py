@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +112,12 @@ def _follow(query: Any, feeder: threading.Thread, watch: Watch | None) -> None:
 
 
 @contextlib.contextmanager
-def local_spark(memory: str = MEMORY) -> Iterator[Any]:
+def local_spark(memory: str = MEMORY, more: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Start a Spark of one's own on this machine, with so much memory, its log in a file; end it afterwards.
+
+    Parameters:
+        memory: of the JVM.
+        more: options beside Penstock's own.
 
     Raises:
         SessionError: if it does not start; with the end of its log.
@@ -133,7 +137,7 @@ def local_spark(memory: str = MEMORY) -> Iterator[Any]:
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
     }
-    for name, value in options.items():
+    for name, value in (options | dict(more or {})).items():
         builder = builder.config(name, value)
     try:
         with _stderr_to(log):  # the JVM and its children inherit it

@@ -1,0 +1,549 @@
+"""Read a job file into checked, frozen parts; nothing is started, and no file but this one is opened."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import InputError, PolicyError, WindowError
+from penstock.jobs.keys import (
+    NAME,
+    NOTHING,
+    Check,
+    check,
+    count,
+    expression,
+    flag,
+    key,
+    made,
+    matching,
+    moment,
+    name,
+    nearest,
+    number,
+    one_of,
+    path,
+    placed,
+    seed,
+    several,
+    shown,
+    sided,
+    skew,
+    span,
+    table,
+    text,
+    within,
+    wrong,
+)
+from penstock.operator.join import settings_of
+from penstock.operator.settings import COMBINE, MODES, SIDES, Settings, pair
+from penstock.policies import registry
+from penstock.streams.times import Clock, Rows
+
+BIG = 1 << 20  # bytes of a job file
+TRIGGERS = {"available_now": {"availableNow": True}, "once": {"once": True}}
+FORMATS = ("parquet", "csv", "json", "delta", "kafka", "rate", "zipf", "replay")
+SINKS = ("parquet", "kafka", "console", "table", "memory")
+SERVERS = matching(r"[A-Za-z0-9._-]+:[0-9]{1,5}", "a server such as localhost:9092")
+TOPIC = matching(r"[A-Za-z0-9._-]{1,249}", "a topic's name: letters, digits, dots, _ and -")
+PACKAGE = matching(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+", "a package such as group:name:version")
+SIZE = matching(r"[1-9][0-9]{0,6}[mg]", "a size such as 1g or 512m")
+NOT_YET = {
+    "multijoin": "several streams are joined embedded only, so far (pen.multijoin): write a [join] of two sources",
+}
+NOT_HERE = {
+    "lateness": "on streams the watermark says it: set watermark in the sources",
+    "cpu": "a CPU budget is for joins on conditions, which run embedded only, so far: leave it out",
+    "how": "only inner joins: leave it out",
+}
+
+
+# --- checks of single keys -----------------------------------------------------------------------------------------
+
+
+@check("a column, a list of columns, {left = ..., right = ...}, or a list of such")
+def keys_of(value: Any) -> Any:
+    """Return a column, a list of columns, {left = ..., right = ...}, or a list of such."""
+    if isinstance(value, list):
+        if not value or len({type(each) for each in value}) > 1:
+            raise wrong(value, "give columns, or {left = ..., right = ...} for each, and at least one")
+        return [sided(text)(each) for each in value]
+    return sided(text)(value)
+
+
+@check('a span such as "10 minutes", or "400 rows"')
+def window_of(value: Any) -> Any:
+    """Return what `window=` takes."""
+    words = text(value)
+    number_of, _, unit = words.strip().partition(" ")
+    if unit.strip() in {"row", "rows"}:
+        if not number_of.isascii() or not number_of.isdigit() or not 1 <= int(number_of[:12]) <= 2**31:
+            raise WindowError("", shown(value), 'give a number of rows, as in "400 rows"')
+        return Rows(int(number_of[:12]))
+    if Clock(pa.timestamp("us", "UTC")).ticks("", words) < 1:
+        raise WindowError("", shown(value), "a window is longer than nothing")
+    return words
+
+
+@check('a number of rows, or bytes such as "512MB"')
+def memory_of(value: Any) -> Any:
+    """Return what `memory=` takes."""
+    return text(value) if isinstance(value, str) else count(value)
+
+
+@check("shared, fixed, or {left = 300, right = 100}")
+def split_of(value: Any) -> Any:
+    """Return shared, fixed, or {left = 300, right = 100}."""
+    return sided(count)(value) if isinstance(value, dict) else one_of("shared", "fixed")(value)
+
+
+@check('the name of a policy, or {name = "prob", half_life = ...}')
+def policy_of(value: Any) -> Any:
+    """Return the policy that a name or {name = "prob", half_life = ...} stands for."""
+    options = dict(value) if isinstance(value, dict) else {"name": value}
+    if "name" not in options:
+        raise wrong(value, 'give {name = "prob", ...} with the options of that policy')
+    chosen = text(options.pop("name"))
+    for option, setting in options.items():
+        if not isinstance(setting, str | int | float):
+            with within(option):
+                raise wrong(setting, "in a job file options are texts and numbers")
+        if option == "half_life":
+            with within(option):
+                span(setting)
+    try:
+        return registry.resolve(chosen) if not options else registry.policy(chosen, **options)
+    except PolicyError as error:  # it names the option, or the argument that this key is
+        raise PolicyError(error.argument.removeprefix("policy"), error.got, error.want) from error
+
+
+@check('a span such as "10 seconds", "available_now" or "once"')
+def trigger_of(value: Any) -> str:
+    """Return one of the words for a trigger, or a span of time."""
+    return value if isinstance(value, str) and value in TRIGGERS else span(value)
+
+
+def _of_format(value: Any, kinds: Mapping[str, type[Any]]) -> Any:
+    """Return the dataclass of the format that a table names."""
+    given = table(value)
+    with within("format"):
+        if "format" not in given:
+            typo = difflib.get_close_matches("format", given, n=1)
+            guess = f"; is {typo[0]!r} meant to be it?" if typo else ""
+            raise wrong(NOTHING, f"this key is required: one of {', '.join(kinds)}{guess}")
+        chosen = one_of(*kinds)(given["format"])
+    return made(kinds[chosen], given)
+
+
+# --- sources -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """What all sources have: which rows and columns are taken, and how late a row may be."""
+
+    format: str = key(one_of(*FORMATS))
+    watermark: str = key(span)
+    where: str | None = key(expression, None)
+    select: tuple[str, ...] | None = key(several(expression), None)
+
+
+@dataclass(frozen=True)
+class Folder(Source):
+    """A folder of Parquet, CSV or JSON files, or a Delta table, that grows."""
+
+    path: str = key(path)
+    schema: str | None = key(text, None)  # in Spark's words; None: that of the files that are there
+    files_per_trigger: int | None = key(count, None)
+
+
+@dataclass(frozen=True)
+class Csv(Folder):
+    """A folder of CSV files."""
+
+    header: bool = key(flag, True)
+    separator: str = key(matching(r".|\t", "one character"), ",")
+
+
+@dataclass(frozen=True)
+class Kafka(Source):
+    """Topics of Kafka; with a schema, their values are JSON of it."""
+
+    servers: tuple[str, ...] = key(several(SERVERS))
+    topics: tuple[str, ...] = key(several(TOPIC))
+    starting: str = key(one_of("earliest", "latest"), "latest")
+    schema: str | None = key(text, None)
+    rows_per_trigger: int | None = key(count, None)
+
+
+@dataclass(frozen=True)
+class Rate(Source):
+    """Numbered rows at a steady rate: columns timestamp and value."""
+
+    rows_per_second: int = key(count, 1)
+
+
+@dataclass(frozen=True)
+class Paced(Source):
+    """A trace that ends, played at its own pace or a multiple."""
+
+    speed: float | None = key(number, None)
+    rows_per_trigger: int | None = key(count, None)
+
+
+@dataclass(frozen=True)
+class Zipf(Paced):
+    """One side of a drawn workload: columns ts, key, and importance or payload where asked for."""
+
+    rows: int = key(count)
+    side: str | None = key(one_of(*SIDES), None)  # None: the side of the join on which it is
+    tick: str = key(span, "1 second")
+    keys: int = key(count, 50)
+    skew: float = key(skew, 1.0)
+    relation: str = key(one_of("uncorrelated", "correlated", "anticorrelated"), "uncorrelated")
+    rate: float = key(number, 1.0)
+    payload: int = key(seed, 0)
+    importance: str = key(one_of("none", "rare", "special_keys"), "none")
+    seed: int = key(seed, 0)
+
+
+@dataclass(frozen=True)
+class Replay(Paced):
+    """A recorded trace in a file, in order of time."""
+
+    path: str = key(path)
+    time: str | None = key(text, None)  # None: the join's
+    tick: str | None = key(span, None)  # how long one is, where time is in whole numbers
+    start: int = key(moment, 0)  # when tick 0 is, in seconds
+
+
+KINDS: dict[str, type[Source]] = {
+    "parquet": Folder,
+    "json": Folder,
+    "delta": Folder,
+    "csv": Csv,
+    "kafka": Kafka,
+    "rate": Rate,
+    "zipf": Zipf,
+    "replay": Replay,
+}
+
+
+@check("one or two tables such as [sources.calls]")
+def sources_of(value: Any) -> dict[str, Source]:
+    """Return one or two tables such as [sources.calls]."""
+    found = {}
+    for each, values in table(value).items():
+        with within(each):
+            name(each)
+            found[each] = _of_format(values, KINDS)
+    if not found:
+        raise wrong(NOTHING, "name the two streams to join: [sources.calls] and [sources.trades]")
+    return found
+
+
+# --- sinks ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the joined rows go."""
+
+    format: str = key(one_of(*SINKS))
+
+
+@dataclass(frozen=True)
+class ParquetSink(Sink):
+    """A folder of Parquet files, each micro-batch exactly once."""
+
+    path: str = key(path)
+
+
+@dataclass(frozen=True)
+class KafkaSink(Sink):
+    """A topic of Kafka; values are JSON. After a failure a row may come twice."""
+
+    servers: tuple[str, ...] = key(several(SERVERS))
+    topic: str = key(TOPIC)
+    key: str | None = key(expression, None)
+
+
+@dataclass(frozen=True)
+class ConsoleSink(Sink):
+    """The screen: the first rows of every micro-batch."""
+
+    rows: int = key(count, 10)
+
+
+@dataclass(frozen=True)
+class TableSink(Sink):
+    """A table, whose files are in a folder."""
+
+    name: str = key(matching(rf"{NAME.pattern}(\.{NAME.pattern}){{0,2}}", "a table's name, such as sales.pairs"))
+    path: str = key(path)
+    provider: str = key(one_of("parquet", "delta", "json", "csv"), "parquet")
+
+
+@dataclass(frozen=True)
+class MemorySink(Sink):
+    """A table in the memory of the session that runs the job, for those who start it from Python."""
+
+    name: str = key(name, "joined")
+
+
+OUTLETS: dict[str, type[Sink]] = {
+    "parquet": ParquetSink,
+    "kafka": KafkaSink,
+    "console": ConsoleSink,
+    "table": TableSink,
+    "memory": MemorySink,
+}
+
+
+# --- the rest ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Output:
+    """A folder beside the results."""
+
+    path: str = key(path)
+
+
+OUTPUT = Check("a table with a path", lambda value: made(Output, value))
+
+
+@dataclass(frozen=True)
+class Repair:
+    """How ``penstock refine`` completes the result."""
+
+    into: str = key(path)
+    keep: str | None = key(span, None)
+    batches: int = key(count, 100)
+
+
+@dataclass(frozen=True)
+class Session:
+    """The Spark that the job starts on this machine."""
+
+    memory: str = key(SIZE, "1g")
+    packages: tuple[str, ...] = key(several(PACKAGE), ())
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The words of ``pen.join``, and which sources are meant."""
+
+    left: str | None = key(name, None)
+    right: str | None = key(name, None)
+    on: Any = key(keys_of)
+    time: Any = key(sided(text))
+    window: Any = key(sided(window_of))
+    memory: Any = key(memory_of, None)
+    split: Any = key(split_of, "shared")
+    policy: Any = key(policy_of, "auto")
+    importance: Any = key(sided(text), None)
+    combine: str = key(one_of(*COMBINE), "min")
+    per_key: int | None = key(count, None)
+    shards: int | None = key(count, None)
+    seed: int = key(seed, 0)
+    event_time: str | None = key(text, None)
+    mode: str = key(one_of(*MODES), "shed")
+
+
+@dataclass(frozen=True)
+class File:
+    """A job file, as its first level has it."""
+
+    name: str = key(text, "")
+    checkpoint: str | None = key(path, None)
+    trigger: str | None = key(trigger_of, None)
+    sources: dict[str, Source] = key(sources_of)
+    join: Joined = key(Check("the table [join]", lambda value: made(Joined, value, NOT_HERE)))
+    sink: Sink = key(Check("the table [sink]", lambda value: _of_format(value, OUTLETS)))
+    ledger: Output | None = key(OUTPUT, None)
+    archive: Output | None = key(OUTPUT, None)
+    refine: Repair | None = key(Check("the table [refine]", lambda value: made(Repair, value)), None)
+    spark: Session = key(Check("the table [spark]", lambda value: made(Session, value)), Session())
+
+
+@dataclass(frozen=True)
+class Job:
+    """A join as a file, whole and checked."""
+
+    name: str
+    checkpoint: str | None
+    trigger: str | None  # None: as soon as the last micro-batch has ended
+    sources: tuple[str, str]  # the names of left and right
+    streams: tuple[Source, Source]
+    settings: Settings
+    sink: Sink
+    ledger: str | None
+    archive: str | None
+    refine: Repair | None
+    spark: Session
+
+    @property
+    def triggered(self) -> dict[str, Any]:
+        """What ``DataStreamWriter.trigger`` takes."""
+        wanted = "0 seconds" if self.trigger is None else self.trigger
+        return TRIGGERS.get(wanted, {"processingTime": wanted})
+
+    @property
+    def ends(self) -> bool:
+        """Whether all that it reads comes to an end by itself."""
+        return all(isinstance(source, Paced) for source in self.streams)
+
+
+def load(file: Path) -> Job:
+    """Read and check a job file.
+
+    Parameters:
+        file: the file; relative paths in it begin in its folder.
+
+    Raises:
+        InputError: naming the key, what was got and what would be right.
+    """
+    try:
+        if file.stat().st_size > BIG:
+            raise InputError("job", f"{file}, of more than {BIG} bytes", "give a job file")
+        words = file.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise InputError("job", str(file), f"give a job file that can be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InputError("job", str(file), f"a job file is text in UTF-8 ({error.reason})") from error
+    return parse(words, file.resolve().parent, file.stem)
+
+
+def parse(words: str, home: Path, title: str = "job") -> Job:
+    """Check the text of a job file.
+
+    Parameters:
+        words: TOML.
+        home: where relative paths begin.
+        title: the job's name if it has none.
+
+    Raises:
+        InputError: as ``load``.
+    """
+    try:
+        values = tomllib.loads(words)
+    except (ValueError, RecursionError) as error:
+        raise InputError("job", "what is no TOML", f"{str(error)[:200] or 'it is too deep'}") from error
+    read = made(File, values, NOT_YET)
+    return _checked(read, home, title)
+
+
+def _checked(read: File, home: Path, title: str) -> Job:
+    """Check the parts of a file against each other."""
+    names = _sides(read)
+    settings = _settings(read.join)
+    times = pair("time", settings.time)
+    streams = []
+    for side, source in enumerate(read.sources[each] for each in names):
+        if isinstance(source, Folder):
+            source = replace(source, path=placed(source.path, home))  # noqa: PLW2901 - the same source, in its place
+        elif isinstance(source, Replay):
+            source = replace(source, path=placed(source.path, home), time=source.time or times[side])  # noqa: PLW2901
+        elif isinstance(source, Zipf):
+            source = replace(source, side=source.side or SIDES[side])  # noqa: PLW2901
+        streams.append(source)
+    _beside(read)
+    sink, refine = read.sink, read.refine
+    if isinstance(sink, ParquetSink | TableSink):
+        sink = replace(sink, path=placed(sink.path, home))
+    if refine is not None:
+        refine = replace(refine, into=placed(refine.into, home))
+    job = Job(
+        name=read.name or title,
+        checkpoint=None if read.checkpoint is None else placed(read.checkpoint, home),
+        trigger=read.trigger,
+        sources=names,
+        streams=(streams[0], streams[1]),
+        settings=settings,
+        sink=sink,
+        ledger=None if read.ledger is None else placed(read.ledger.path, home),
+        archive=None if read.archive is None else placed(read.archive.path, home),
+        refine=refine,
+        spark=read.spark,
+    )
+    _apart(job)
+    return job
+
+
+def _sides(read: File) -> tuple[str, str]:
+    """Return the names of the sources that are joined."""
+    known = list(read.sources)
+    names = []
+    for side, given in zip(SIDES, (read.join.left, read.join.right), strict=True):
+        with within(f"join.{side}"):
+            if given is None:
+                if len(known) > 2:
+                    raise wrong(NOTHING, f"say which of the sources it is: {', '.join(known)}")
+                given = known[min(len(known) - 1, SIDES.index(side))]  # noqa: PLW2901 - the default
+            if given not in known:
+                raise wrong(given, nearest(given, known))
+        names.append(given)
+    unused = [each for each in known if each not in names]
+    if unused:
+        with within(f"sources.{unused[0]}"):
+            raise InputError("", "a source that is not joined", "name it in join.left or join.right, or leave it out")
+    return names[0], names[1]
+
+
+def _settings(join: Joined) -> Settings:
+    """Check the words of the join as ``pen.join`` does."""
+    arguments = {name: value for name, value in vars(join).items() if name not in SIDES}
+    with within("join"):
+        return settings_of(arguments)
+
+
+def _beside(read: File) -> None:
+    """Check what goes with which sink."""
+    for what, given in (("ledger", read.ledger), ("archive", read.archive)):
+        if given is not None and not isinstance(read.sink, ParquetSink):
+            want = 'it is written beside results in files: set sink.format = "parquet", or leave it out'
+            raise InputError(what, f"{what} with a sink in {read.sink.format}", want)
+    if read.refine is not None and (read.ledger is None or read.archive is None):
+        raise InputError("refine", "no ledger or no archive", "what is missing is found from both: add their tables")
+    if read.checkpoint is None and not isinstance(read.sink, ConsoleSink | MemorySink):
+        want = "name a folder for the state: a second run goes on from it"
+        raise InputError("checkpoint", NOTHING, want)
+    if read.checkpoint is not None and isinstance(read.sink, MemorySink):
+        raise InputError(
+            "checkpoint", shown(read.checkpoint), "a result in memory does not outlive its run: leave it out"
+        )
+
+
+def _apart(job: Job) -> None:
+    """Raise if a folder is given twice, or one is inside another: what is written would be read, or removed."""
+    wanted = {
+        "checkpoint": job.checkpoint,
+        "sink.path": getattr(job.sink, "path", None),
+        "ledger.path": job.ledger,
+        "archive.path": job.archive,
+        "refine.into": None if job.refine is None else job.refine.into,
+    }
+    written = {key: place for key, place in wanted.items() if place is not None}
+    read = {
+        f"sources.{name}.path": source.path
+        for name, source in zip(job.sources, job.streams, strict=True)
+        if isinstance(source, Folder | Replay)
+    }
+    for at, place in written.items():
+        for other, there in (written | read).items():
+            if at != other and _inside(place, there):
+                raise InputError(at, place, f"it is in the folder of {other}: give each a folder of its own")
+            if at != other and other in read and _inside(there, place):
+                raise InputError(at, place, f"{other} is in it: give each a folder of its own")
+
+
+def _inside(inner: str, outer: str) -> bool:
+    one, other = (
+        tuple(part for part in each.split("/") if part not in {"", ".", "file:"}) for each in (inner, outer)
+    )
+    return one[: len(other)] == other

@@ -1,0 +1,250 @@
+"""Run a job: open its streams, join them, write what comes out, and go on until it ends or is told to."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import InputError
+from penstock.jobs.keys import within
+from penstock.jobs.parsing import (
+    ConsoleSink,
+    Csv,
+    Folder,
+    Job,
+    Kafka,
+    KafkaSink,
+    MemorySink,
+    Paced,
+    ParquetSink,
+    Rate,
+    Replay,
+    Sink,
+    Source,
+    TableSink,
+    Zipf,
+)
+from penstock.operator.settings import SIDES, pair
+from penstock.quality.books import Report
+from penstock.spark import inputs, pipeline, traces, writing
+from penstock.spark.books import report_of
+from penstock.spark.refine import Refined, refine_into
+
+POLL = 0.2  # seconds
+Show = Callable[[int, pa.Table], None]
+Watch = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of a job has done."""
+
+    report: Report | None  # None: no row came
+    batches: int
+    seconds: float
+    stopped: bool  # from outside, before its streams ended
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        report = None if self.report is None else self.report.to_dict()
+        return {"report": report, "batches": self.batches, "seconds": self.seconds, "stopped": self.stopped}
+
+
+def options(job: Job) -> dict[str, str]:
+    """Return what the Spark of a job must be told when it starts."""
+    wanted = {"spark.jars.packages": ",".join(job.spark.packages)} if job.spark.packages else {}
+    return {**wanted, **inputs.DELTA} if any("delta" in each for each in job.spark.packages) else wanted
+
+
+def frames(job: Job, spark: Any) -> tuple[Any, Any]:
+    """Return the two streams of a job as they are joined.
+
+    Raises:
+        InputError: naming the key in the file.
+    """
+    opened = []
+    times = pair("time", job.settings.time)
+    for name, source, column in zip(job.sources, job.streams, times, strict=True):
+        with within(f"sources.{name}"):
+            stream = inputs.shaped(_opened(spark, source), source.where, source.select)
+            opened.append(inputs.watermarked(stream, column, source.watermark))
+    return opened[0], opened[1]
+
+
+def joined(job: Job, spark: Any) -> Any:
+    """Return the joined stream of a job; its arguments are checked against the columns.
+
+    Raises:
+        InputError: naming the key in the file.
+    """
+    left, right = frames(job, spark)
+    with within("join"):
+        return pipeline.join(left, right, job.settings)
+
+
+def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
+    """Start a job on a session and return its query.
+
+    Parameters:
+        job: what ``parsing.load`` returned.
+        spark: the session, built with ``pen.configure``.
+        show: told the first rows of every micro-batch, for a sink on the console.
+    """
+    rows = joined(job, spark)
+    sink = job.sink
+    if isinstance(sink, ParquetSink):
+        return writing.write(
+            rows,
+            checkpoint=str(job.checkpoint),
+            results=sink.path,
+            ledger=job.ledger,
+            archive=job.archive,
+            trigger=job.triggered,
+        )
+    with within("sink"), inputs.provided(sink.format):
+        return _written(rows, job, sink, show)
+
+
+def _written(rows: Any, job: Job, sink: Sink, show: Show | None) -> Any:
+    """Start the query of a sink that is not files."""
+    if isinstance(sink, KafkaSink):
+        rows = _keyed(rows, sink)
+    writer = rows.writeStream.outputMode("append").queryName(job.name)
+    if job.checkpoint is not None:
+        writer = writer.option("checkpointLocation", job.checkpoint)
+    writer = writer.trigger(**job.triggered)
+    if isinstance(sink, TableSink):
+        return writer.toTable(sink.name, format=sink.provider, path=sink.path)
+    if isinstance(sink, KafkaSink):
+        servers = ",".join(sink.servers)
+        return writer.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink.topic).start()
+    if isinstance(sink, MemorySink):
+        return writer.format("memory").queryName(sink.name).start()
+    assert isinstance(sink, ConsoleSink)
+    first = sink.rows
+
+    def tell(batch: Any, number: int) -> None:
+        batch.persist()
+        try:
+            batch.count()  # every shard must run, also those whose rows are not shown
+            table = batch.limit(first).toArrow()
+        finally:
+            batch.unpersist()
+        if show is not None and table.num_rows:
+            show(number, table)
+
+    return writer.foreachBatch(tell).start()
+
+
+def _keyed(rows: Any, sink: KafkaSink) -> Any:
+    """Return rows as Kafka takes them."""
+    columns = ["to_json(struct(*)) as value"]
+    if sink.key is not None:
+        columns.append(f"cast({sink.key} as string) as key")
+    with inputs.told("key", sink.key, f"give an expression on {', '.join(rows.columns)}"):
+        return rows.selectExpr(*columns)
+
+
+def run(job: Job, spark: Any, *, stop: Event, show: Show | None = None, watch: Watch | None = None) -> Outcome:
+    """Run a job until its streams end, it fails, or `stop` is set.
+
+    Parameters:
+        job, spark, show: as for ``start``.
+        stop: set it from anywhere, also from a signal: the micro-batch that is on its way is given up, and done again
+            by the next run.
+        watch: told the progress of every micro-batch.
+
+    Raises:
+        InputError: naming the key in the file, before anything starts.
+        SessionError: if a micro-batch fails.
+    """
+    begin = time.perf_counter()
+    query = start(job, spark, show=show)
+    totals = [traces.trace(spec(each)).num_rows for each in job.streams if isinstance(each, Paced)]
+    seen = -1
+    try:
+        while query.isActive and not stop.is_set():
+            progress = query.lastProgress
+            if progress is not None and progress.batchId != seen:
+                seen = progress.batchId
+                if watch is not None:
+                    watch(progress)
+            if job.ends and progress is not None and traces.ended(progress, totals):
+                break
+            stop.wait(POLL)
+    finally:
+        query.stop()
+    failed = inputs.failure(query)
+    if failed is not None and not stop.is_set():  # Ctrl-C reaches Spark's own workers too
+        raise failed
+    try:
+        report = report_of(query)
+    except InputError:  # nothing new came
+        report = None
+    batches = {progress.batchId for progress in query.recentProgress if progress.numInputRows}
+    return Outcome(report, len(batches), time.perf_counter() - begin, stop.is_set())
+
+
+def refine(job: Job, spark: Any, progress: Callable[[int, int], None] | None = None) -> Refined:
+    """Complete the result of a job to the exact join, as far as it has come.
+
+    Raises:
+        InputError: if the job has no [refine], or nothing was written yet.
+    """
+    if job.refine is None or job.archive is None or job.ledger is None:
+        raise InputError(
+            "refine", "no such table", 'add [refine] with into = "..." to the job, [ledger] and [archive]'
+        )
+    return refine_into(
+        job.archive,
+        job.ledger,
+        job.refine.into,
+        job.settings,
+        spark=spark,
+        batches=job.refine.batches,
+        keep=job.refine.keep,
+        progress=progress,
+    )
+
+
+# --- sources -------------------------------------------------------------------------------------------------------
+
+
+def _opened(spark: Any, source: Source) -> Any:
+    """Return the stream of a source, as it comes."""
+    if isinstance(source, Folder):
+        wanted: dict[str, str] = {}
+        if source.files_per_trigger is not None:
+            wanted["maxFilesPerTrigger"] = str(source.files_per_trigger)
+        if isinstance(source, Csv):
+            wanted |= {"header": str(source.header).lower(), "sep": source.separator, "inferSchema": "true"}
+        return inputs.opened(spark, source.format, wanted, path=source.path, schema=source.schema)
+    if isinstance(source, Kafka):
+        wanted = {
+            "kafka.bootstrap.servers": ",".join(source.servers),
+            "subscribe": ",".join(source.topics),
+            "startingOffsets": source.starting,
+        }
+        if source.rows_per_trigger is not None:
+            wanted["maxOffsetsPerTrigger"] = str(source.rows_per_trigger)
+        stream = inputs.opened(spark, "kafka", wanted)
+        return stream if source.schema is None else inputs.parsed(stream, source.schema)
+    if isinstance(source, Rate):
+        return inputs.opened(spark, "rate", {"rowsPerSecond": str(source.rows_per_second)})
+    assert isinstance(source, Paced)
+    about = {"speed": source.speed, "rows_per_trigger": source.rows_per_trigger}
+    return traces.stream(spark, {"trace": json.loads(spec(source)), **about})
+
+
+def spec(source: Paced) -> str:
+    """Return which trace is meant, in the words of ``traces.trace``."""
+    if isinstance(source, Replay):
+        return json.dumps({"path": source.path, "time": source.time, "tick": source.tick, "start": source.start})
+    assert isinstance(source, Zipf)
+    names = ("rows", "keys", "skew", "relation", "rate", "payload", "importance", "seed")
+    drawn = {name: getattr(source, name) for name in names}
+    return json.dumps({**drawn, "side": SIDES.index(str(source.side)), "tick": source.tick})

@@ -1,0 +1,116 @@
+"""Open streams by the name of their format, and shape them by expressions, with errors that say what is wrong."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+from penstock.errors import InputError, SessionError
+
+PACKAGES = {  # what a format needs that Spark does not bring
+    "kafka": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",
+    "delta": "io.delta:delta-spark_2.13:<the release for this Spark>",
+}
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+ABSENT = ("DATA_SOURCE_NOT_FOUND", "Failed to find")  # how Spark says it
+
+
+@contextmanager
+def told(argument: str, got: object, want: str) -> Iterator[None]:
+    """Turn what Spark says about an argument into an error that names it."""
+    try:
+        yield
+    except PySparkException as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(argument, repr(got), f"{want} ({lines[0][:300]})") from error
+
+
+def opened(
+    spark: Any, form: str, options: Mapping[str, str], *, path: str | None = None, schema: str | None = None
+) -> Any:
+    """Return the stream of a format; without a schema, files have that of those that are there.
+
+    Raises:
+        InputError: if Spark has no such format, or the path or the schema will not do.
+    """
+    reader = spark.readStream.format(form).options(**options)
+    with provided(form):
+        if path is None:
+            return reader.load()
+        if form == "delta":
+            with told("path", path, "give the folder of a Delta table"):
+                return reader.load(path)
+        if schema is None:
+            with told("path", path, "give a folder with files in it, or a schema"):
+                kind = spark.read.format(form).options(**options).load(path).schema
+            if not kind.fields:
+                raise InputError("path", repr(path), "there is no column in these files yet: give a schema")
+            return reader.schema(kind).load(path)
+        with told("schema", schema, 'give columns and types, as in "ts timestamp, person string"'):
+            return reader.schema(schema).load(path)
+
+
+@contextmanager
+def provided(form: str) -> Iterator[None]:
+    """Say what to install where a format is not part of this Spark.
+
+    Raises:
+        InputError: naming the package.
+    """
+    try:
+        yield
+    except Exception as error:
+        if form not in PACKAGES or not any(word in str(error) for word in ABSENT):
+            raise
+        want = f'this Spark has no connector for it: set packages = ["{PACKAGES[form]}"] in [spark]'
+        raise InputError("format", repr(form), want) from error
+
+
+def parsed(stream: Any, schema: str) -> Any:
+    """Return the values of a stream of Kafka, which are JSON, as columns."""
+    with told("schema", schema, 'give columns and types, as in "ts timestamp, person string"'):
+        return stream.select(F.from_json(F.col("value").cast("string"), schema).alias("value")).select("value.*")
+
+
+def shaped(stream: Any, where: str | None, select: Sequence[str] | None) -> Any:
+    """Return the rows and columns that expressions choose: rows first."""
+    if where is not None:
+        with told("where", where, f"give a condition on {', '.join(stream.columns)}"):
+            stream = stream.where(F.expr(where))
+    if select is not None:
+        with told("select", list(select), f"give expressions on {', '.join(stream.columns)}"):
+            stream = stream.select(*(F.expr(each) for each in select))
+    return stream
+
+
+def watermarked(stream: Any, column: str, delay: str) -> Any:
+    """Return a stream whose rows may be so late."""
+    if column not in stream.columns:
+        raise InputError(
+            "select", f"no column {column!r}", f"it is the join's time; there are {', '.join(stream.columns)}"
+        )
+    kind = stream.schema[column].dataType.simpleString()
+    if kind != "timestamp":
+        raise InputError(
+            "select", f"{kind} in {column!r}", f'make it a timestamp: "timestamp_seconds({column}) as {column}"'
+        )
+    with told("watermark", delay, 'give a span such as "1 minute"'):
+        return stream.withWatermark(column, delay)
+
+
+def failure(query: Any) -> SessionError | None:
+    """Return what a query ended with, if it failed."""
+    failed = query.exception()
+    if failed is None:
+        return None
+    lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
+    told_by_us = [line for line in lines if line.startswith("penstock.errors.")]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    why = (told_by_us or causes or lines[:1] or [type(failed).__name__])[-1]  # the deepest cause stands last
+    return SessionError("query", why[:2000], "the job goes on from its checkpoint when it is run again")

@@ -1,0 +1,297 @@
+"""A job file is checked whole before anything starts: errors are typed, and name the key."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from documents import ROOT, blocks
+from penstock.errors import InputError
+from penstock.jobs.parsing import Folder, Job, Kafka, Replay, Zipf, load, parse
+from penstock.streams.times import Rows
+
+EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.toml"))
+HOME = Path("/lake")
+GOOD = """
+name = "orders and payments"
+checkpoint = "state"
+trigger = "10 seconds"
+
+[sources.orders]
+format = "parquet"
+path = "in/orders"
+schema = "ts timestamp, id bigint, amount double"
+where = "amount > 0"
+watermark = "1 minute"
+
+[sources.payments]
+format = "kafka"
+servers = ["one:9092", "two:9092"]
+topics = "payments"
+schema = "ts timestamp, order bigint"
+select = ["ts", "order as id"]
+watermark = "1 minute"
+
+[join]
+on = "id"
+time = "ts"
+window = { left = "10 minutes", right = "1 hour" }
+memory = "64MB"
+policy = { name = "prob", half_life = "5 minutes" }
+
+[sink]
+format = "parquet"
+path = "out/found"
+
+[ledger]
+path = "out/shed"
+
+[archive]
+path = "out/rows"
+
+[refine]
+into = "out/rest"
+keep = "2 days"
+"""
+
+
+def job(old: str = "", new: str = "") -> Job:
+    assert old in GOOD
+    return parse(GOOD.replace(old, new, 1) if old else GOOD, HOME)
+
+
+def test_a_job_is_what_its_file_says() -> None:
+    found = job()
+    left, right = found.streams
+    assert found.sources == ("orders", "payments")
+    assert isinstance(left, Folder)
+    assert (left.path, left.where) == ("/lake/in/orders", "amount > 0")
+    assert isinstance(right, Kafka)
+    assert (right.servers, right.topics) == (("one:9092", "two:9092"), ("payments",))
+    assert right.select == ("ts", "order as id")
+    assert found.settings.window == ("10 minutes", "1 hour")
+    assert str(found.settings.policy) == "prob(half_life=5 minutes)"
+    assert found.triggered == {"processingTime": "10 seconds"}
+    assert (found.checkpoint, found.ledger, found.archive) == ("/lake/state", "/lake/out/shed", "/lake/out/rows")
+    assert not found.ends
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('format = "parquet"\npath = "in', 'format = "parket"\npath = "in', r"^sources\.orders\.format: .*'parquet'"),
+        ('format = "parquet"\npath = "in', 'fromat = "parquet"\npath = "in', r"^sources\.orders\.format: .*'fromat'"),
+        ("schema =", "schemata =", r"^sources\.orders\.schemata: .*'schema'"),
+        ('watermark = "1 minute"', 'watermark = "a while"', r"^sources\.orders\.watermark: got 'a while'"),
+        ('watermark = "1 minute"', "", r"^sources\.orders\.watermark: got nothing; .*10 minutes"),
+        ('"one:9092"', '"one"', r"^sources\.payments\.servers: got 'one'; .*localhost:9092"),
+        ('on = "id"', "on = []", r"^join\.on: got \[\]"),
+        ('on = "id"', 'on = {left = "id"}', r"^join\.on: .*right"),
+        ('"1 hour" }', '"an hour" }', r"^join\.window\.right: got 'an hour'"),
+        ('"64MB"', '"64 apples"', r"^join\.memory: got '64 apples'"),
+        ('"64MB"', "0", r"^join\.memory: got 0"),
+        ('name = "prob"', 'name = "porb"', r"^join\.policy: got 'porb'; did you mean 'prob'"),
+        ("half_life", "halflife", r"^join\.policy\.halflife: "),
+        ('half_life = "5 minutes"', "half_life = 5", r"^join\.policy\.half_life: got 5"),
+        ("[join]", "[join]\nlateness = 5", r"^join\.lateness: .*watermark"),
+        ("[join]", '[join]\nleft = "order"', r"^join\.left: got 'order'; did you mean 'orders'"),
+        ("[join]", "[joint]", r"^joint: .*'join'"),
+        ("[join]", "[multijoin]", r"^multijoin: .*write a \[join\]"),
+        ("[join]", '[sources.more]\nformat="rate"\nwatermark="1 s"\n[join]', r"^join\.left: got nothing; .*more"),
+        ('trigger = "10 seconds"', 'trigger = "now"', r"^trigger: got 'now'"),
+        ('checkpoint = "state"', "", r"^checkpoint: got nothing"),
+        ('checkpoint = "state"', 'checkpoint = "out/found/state"', r"^checkpoint: .*sink\.path"),
+        ('path = "out/found"', 'path = "in/orders/found"', r"^sink\.path: .*sources\.orders\.path"),
+        ('path = "out/found"', 'path = "in"', r"^sink\.path: .*sources\.orders\.path is in it"),
+        ('format = "parquet"\npath = "out/found"', 'format = "console"', r"^ledger: .*parquet"),
+        ('[ledger]\npath = "out/shed"', "", r"^refine: .*no ledger"),
+        ("[refine]", '[spark]\npackages = "x; rm -rf /"\n[refine]', r"^spark\.packages: "),
+        ("[refine]", '[spark]\nmemory = "lots"\n[refine]', r"^spark\.memory: got 'lots'; give a size"),
+    ],
+)
+def test_an_error_names_the_key_and_what_would_be_right(old: str, new: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        job(old, new)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../in",
+        "in/../../x",
+        "~/in",
+        "in\\..\\x",
+        "%2e%2e/x",
+        "a\u0000b",
+        "a\nb",
+        "http://x/y",
+        "jar:file:/x!/y",
+        "",
+        " ",
+    ],
+)
+def test_paths_stay_where_they_are_given(path: str) -> None:
+    words = path.replace("\\", "\\\\").replace("\u0000", "\\u0000").replace("\n", "\\n")
+    with pytest.raises(InputError, match=r"^sources\.orders\.path: "):
+        job("in/orders", words)
+
+
+@pytest.mark.parametrize("path", ["/data/in", "file:///data/in", "s3a://bucket/in", "hdfs://name/in"])
+def test_absolute_paths_stay_as_they_are(path: str) -> None:
+    source = job("in/orders", path).streams[0]
+    assert isinstance(source, Folder)
+    assert source.path == path
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "reflect('java.lang.System', 'exit', 1)",
+        "Java_Method ('java.lang.Runtime', 'getRuntime')",
+        "`reflect`('java.lang.System', 'exit', 1)",
+        "try_reflect('java.lang.System', 'exit', 1)",
+        "identifier('ref' || 'lect')('java.lang.System', 'exit', 1)",
+        "id in (select id from csv.`/etc/passwd`)",
+        "exists(from csv.`/etc/passwd`)",
+        "(map id using 'sh' as x from t)",
+        "1 = 1; drop table x",
+        "1 = 1 -- and so on",
+        "1 /* */ = 1",
+    ],
+)
+@pytest.mark.parametrize("key", ["where", "select"])
+def test_code_in_expressions_is_refused(code: str, key: str) -> None:
+    place = ('where = "amount > 0"', 'select = ["ts", "order as id"]')[key == "select"]
+    with pytest.raises(InputError, match=rf"^sources\.\w+\.{key}: .*not for job files"):
+        job(place, f'{key} = "{code}"')
+
+
+def test_what_a_source_does_not_say_the_join_does() -> None:
+    words = """
+    [sources.a]
+    format = "zipf"
+    rows = 10
+    watermark = "1 second"
+    [sources.b]
+    format = "replay"
+    path = "b.csv"
+    start = 2001-09-09T01:46:40
+    watermark = "1 second"
+    [join]
+    left = "b"
+    right = "a"
+    on = "key"
+    time = {left = "at", right = "ts"}
+    window = "40 rows"
+    split = {left = 30, right = 10}
+    memory = 40
+    [sink]
+    format = "memory"
+    """
+    found = parse(words, HOME)
+    left, right = found.streams
+    assert isinstance(left, Replay)
+    assert (left.path, left.time, left.start) == ("/lake/b.csv", "at", 10**9)
+    assert isinstance(right, Zipf)
+    assert right.side == "right"
+    assert found.settings.window == Rows(40)
+    assert found.settings.split == (30, 10)
+    assert found.ends
+    assert found.checkpoint is None
+    with pytest.raises(InputError, match=r"^checkpoint: .*does not outlive"):
+        parse(f'checkpoint = "cp"\n{words}', HOME)
+
+
+def test_one_source_may_be_both_sides() -> None:
+    words = GOOD[: GOOD.index("[sources.payments]")] + GOOD[GOOD.index("[join]") :]
+    assert parse(words, HOME).sources == ("orders", "orders")
+
+
+@pytest.mark.parametrize("words", ["= 1", "[" * 5000, "x = " + "9" * 5000, "a.b = 1\na.b = 2"])
+def test_what_is_no_toml(words: str) -> None:
+    with pytest.raises(InputError, match=r"^job: "):
+        parse(words, HOME)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for name, content in {"latin": b"name = '\xff'", "large": b"#" * (1 << 21), "empty": b""}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError):
+            load(tmp_path / name)
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(InputError, match="can be read"):
+            load(path)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.stem))
+def test_examples_are_jobs(path: Path) -> None:
+    assert load(path).name
+
+
+def test_the_jobs_in_the_documents_are_jobs() -> None:
+    found = [parse(words, HOME) for words in blocks(ROOT / "docs" / "jobs.md", "toml")]
+    assert len(found) >= 3
+
+
+WORDS = [
+    "true",
+    "-1",
+    "0",
+    "1e400",
+    "nan",
+    "[]",
+    "{}",
+    '""',
+    "[[1]]",
+    "1979-05-27",
+    '"\\u0000"',
+    '"../x"',
+    "9" * 400,
+    '"é"',
+]
+
+
+def mutated(words: str, lots: random.Random) -> str:
+    """Return a job file with one to four things changed: characters, lines, values, keys."""
+    for _ in range(lots.randint(1, 4)):
+        lines = words.splitlines()
+        at = lots.randrange(len(lines))
+        kind = lots.randrange(7)
+        if kind == 0:
+            del lines[at]
+        elif kind == 1:
+            lines.insert(at, lines[lots.randrange(len(lines))])
+        elif kind == 2 and "=" in lines[at]:
+            lines[at] = f"{lines[at].partition('=')[0]}= {lots.choice(WORDS)}"
+        elif kind == 3 and "=" in lines[at]:
+            other = lots.choice([line for line in lines if "=" in line])
+            lines[at] = f"{lines[at].partition('=')[0]}={other.partition('=')[2]}"
+        elif kind == 4 and lines[at]:
+            place = lots.randrange(len(lines[at]))
+            lines[at] = lines[at][:place] + chr(lots.choice([*range(32, 127), 0, 0x1F600])) + lines[at][place + 1 :]
+        elif kind == 5:
+            lines[at] = lines[at][::-1]
+        else:
+            lots.shuffle(lines)
+        words = "\n".join(lines) or " "
+    return words
+
+
+def test_a_thousand_mutated_jobs_end_in_typed_errors_only() -> None:
+    """Nothing but a job, or an error that names a key, comes out of whatever goes in."""
+    lots = random.Random(9)  # noqa: S311 - not for secrets
+    whole = [GOOD, *(path.read_text(encoding="utf-8") for path in EXAMPLES)]
+    ends: dict[str, int] = {}
+    for _ in range(1000):
+        words = mutated(lots.choice(whole), lots)
+        end: Job | InputError
+        try:
+            end = parse(words, HOME)
+        except InputError as error:
+            end = error
+        if isinstance(end, InputError):
+            assert end.argument, words
+            assert len(str(end)) < 2000
+        ends[type(end).__name__] = ends.get(type(end).__name__, 0) + 1
+    assert ends["InputError"] > 300
+    assert ends["Job"] > 10

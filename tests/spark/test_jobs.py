@@ -1,0 +1,283 @@
+"""Jobs run on Spark: what they write is the join, they go on from their checkpoint, and errors name the key."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from documents import ROOT, blocks
+from penstock.errors import ColumnError, InputError, OrderError, TimeError
+from penstock.jobs import planning, running
+from penstock.jobs.parsing import Job, load, parse
+from penstock.spark import traces
+from penstock.streams import files
+from penstock.streams.workloads import zipf
+
+FIRST, FOLDERS, KAFKA = blocks(ROOT / "docs" / "jobs.md", "toml")
+TRACE = """
+checkpoint = "cp"
+[sources.both]
+format = "replay"
+path = "trace.parquet"
+tick = "1 second"
+start = 2001-09-09T01:46:40Z
+rows_per_trigger = 100
+watermark = "5 seconds"
+[join]
+on = "key"
+time = "ts"
+window = "20 seconds"
+[sink]
+format = "parquet"
+path = "found"
+"""
+
+
+def run(job: Job, spark: Any, **how: Any) -> running.Outcome:
+    return running.run(job, spark, **{"stop": Event(), **how})
+
+
+def meetings(left: pa.Table, right: pa.Table, span: int) -> Counter[tuple[int, int, int]]:
+    """Return (key, left time, right time) of the pairs of two tables, each compared with each."""
+    return Counter(
+        (a["key"], a["ts"], b["ts"])
+        for a in left.to_pylist()
+        for b in right.to_pylist()
+        if a["key"] == b["key"] and abs(a["ts"] - b["ts"]) < span
+    )
+
+
+def met(spark: Any, *folders: Path, start: int) -> Counter[tuple[int, int, int]]:
+    found: Counter[tuple[int, int, int]] = Counter()
+    for folder in folders:
+        rows = spark.read.parquet(str(folder)).selectExpr("key", "unix_seconds(ts_left)", "unix_seconds(ts_right)")
+        found.update((key, a - start, b - start) for key, a, b in rows.collect())
+    return found
+
+
+def test_the_first_job_of_the_page_and_its_repair_are_the_exact_join(spark: Any, tmp_path: Path) -> None:
+    job = parse(FIRST.replace("rows = 3000", "rows = 600"), tmp_path)
+    done = run(job, spark)
+    assert done.report is not None
+    assert done.report.balanced
+    assert done.report.shed["budget"].total > 0
+    assert not done.stopped
+    refined = running.refine(job, spark)
+    drawn = zipf(600, keys=100)
+    right = pa.Table.from_pylist([row for row in drawn.right.to_pylist() if row["key"] < 80])
+    out = tmp_path / "out"
+    assert done.report.pairs == met(spark, out / "found", start=traces.EPOCH).total()
+    assert met(spark, out / "found", out / "rest", start=traces.EPOCH) == meetings(drawn.left, right, 300)
+    assert sum(part.rows for part in refined.parts) > 0
+    again = run(job, spark)
+    assert (again.report, again.batches) == (None, 0)
+
+
+def test_a_job_that_is_stopped_goes_on_from_its_checkpoint(spark: Any, tmp_path: Path) -> None:
+    """One trace is both sides; nothing is lost and nothing is there twice."""
+    trace = zipf(450, keys=40, seed=3).left
+    pq.write_table(trace, tmp_path / "trace.parquet")
+    job = parse(TRACE, tmp_path)
+    stop = Event()
+    first = run(job, spark, stop=stop, watch=lambda progress: stop.set() if progress.batchId >= 1 else None)
+    assert first.stopped
+    assert first.report is not None
+    assert 200 <= first.report.arrivals.left < 450
+    second = run(job, spark)  # ends by itself: the trace does
+    assert not second.stopped
+    assert second.report is not None
+    assert second.report.arrivals == (450, 450)
+    assert met(spark, tmp_path / "found", start=10**9) == meetings(trace, trace, 20)
+
+
+def test_folders_are_joined_as_their_job_says(spark: Any, tmp_path: Path) -> None:
+    for name in ("orders", "payments"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+    moments = pa.array([10**9 * 10**6 + second * 10**6 for second in range(6)], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"ts": moments, "id": [1, 2, 3, 4, 5, 6]}), tmp_path / "in" / "orders" / "a.parquet")
+    paid = pa.table({"second": [10**9 + 60, 10**9 + 61, 10**9 + 9000], "order_id": [2, 3, 4], "cents": [250, 0, 100]})
+    pc.write_csv(paid, tmp_path / "in" / "payments" / "a.csv")
+    job = parse(FOLDERS, tmp_path)
+    done = run(job, spark)
+    rows = spark.read.parquet(str(tmp_path / "out" / "found")).select("id", "amount").collect()
+    assert [(row.id, row.amount) for row in rows] == [(2, 2.5)]
+    assert done.report is not None
+    assert done.report.arrivals == (6, 2)
+
+
+def test_the_console_and_the_memory_of_the_session(spark: Any, tmp_path: Path) -> None:
+    pq.write_table(zipf(60, keys=5).left, tmp_path / "trace.parquet")
+    words = TRACE.replace('checkpoint = "cp"', 'trigger = "once"').replace('path = "found"', "")
+    seen: list[int] = []
+    console = parse(words.replace('format = "parquet"', 'format = "console"\nrows = 4'), tmp_path)
+    done = run(console, spark, show=lambda _, rows: seen.append(rows.num_rows))
+    assert seen == [4]
+    assert done.report is not None
+    kept = run(parse(words.replace('format = "parquet"', 'format = "memory"\nname = "pairs"'), tmp_path), spark)
+    assert kept.report is not None
+    assert spark.table("pairs").count() == kept.report.pairs == done.report.pairs > 4
+    spark.catalog.dropTempView("pairs")
+
+
+def test_a_forecast_starts_nothing(spark: Any, tmp_path: Path) -> None:
+    seen = planning.forecast(parse(FIRST, tmp_path), spark)
+    assert list(tmp_path.iterdir()) == []
+    assert seen.columns == {"key": "int64", "ts_left": "timestamp[us, tz=UTC]", "ts_right": "timestamp[us, tz=UTC]"}
+    assert (seen.window_rows, seen.memory_rows) == (600, 100)  # a row a second on each side, for 5 minutes
+    assert seen.memory_bytes == 100 * seen.row_bytes == 100 * (8 + 8 + 96)
+    exact = planning.forecast(parse(FIRST.replace("memory = 100", "").replace('"oldest"', '"auto"'), tmp_path), spark)
+    assert exact.memory_rows == 600
+    json.dumps(seen.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("key < 80", "kye < 80", r"^sources\.trades\.where: got 'kye < 80'; give a condition on ts, key"),
+        ("key < 80", "key < ", r"^sources\.trades\.where: "),
+        ('where = "key < 80"', 'select = "key"', r"^sources\.trades\.select: got no column 'ts'"),
+        ('where = "key < 80"', 'select = ["key", "1 as ts"]', r"^sources\.trades\.select: got int in 'ts'"),
+        ('on = "key"', 'on = "kee"', r"^join\.on='kee': got no such column"),
+        ("memory = 100", "memory = 100\nshards = 200", r"^join\.memory: got 100; each of the 200 shards"),
+        (
+            'format = "zipf"\nrows = 3000\nkeys = 100\nwhere',
+            'format = "csv"\npath = "none"\nwhere',
+            r"^sources\.trades\.path",
+        ),
+        (
+            'format = "zipf"\nrows = 3000\nkeys = 100\nwhere',
+            'format = "csv"\npath = "none"\nschema = "ts tymestamp"\nwhere',
+            r"^sources\.trades\.schema: got 'ts tymestamp'",
+        ),
+        (
+            'format = "zipf"\nrows = 3000\nkeys = 100\nwhere',
+            'format = "delta"\npath = "d"\nwhere',
+            r"\.format: .*io\.delta",
+        ),
+    ],
+)
+def test_what_only_spark_can_tell_names_the_key_too(
+    spark: Any, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert old in FIRST
+    with pytest.raises(InputError, match=said):
+        running.joined(parse(FIRST.replace(old, new, 1), tmp_path), spark)
+
+
+def test_kafka_without_its_connector_names_the_package(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^sources\.clicks\.format: got 'kafka'; .*spark-sql-kafka-0-10_2\.13"):
+        running.joined(parse(KAFKA, tmp_path), spark)
+
+
+def test_traces_come_at_their_pace_and_within_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"ts": [0, 10, 20, 20, 30, 40], "key": range(6)}), tmp_path / "t.parquet")
+    about: dict[str, Any] = {"rows_per_trigger": 2}
+    about["trace"] = {"path": str(tmp_path / "t.parquet"), "time": "ts", "tick": "1 second", "start": 9}
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    reader = traces.Reader({**about, "speed": 10})
+    limit, everything = reader.getDefaultReadLimit(), ReadAllAvailable()
+    assert reader.latestOffset({"row": 0}, everything) == {"row": 1}
+    now[0] = 102.0  # twenty seconds of the trace
+    assert reader.latestOffset({"row": 1}, everything) == {"row": 4}
+    assert reader.latestOffset({"row": 1}, limit) == {"row": 3}
+    now[0] = 900.0
+    assert reader.latestOffset({"row": 6}, limit) == {"row": 6}
+    later = traces.Reader({**about, "speed": 10})  # goes on from the third row, and its time
+    assert later.latestOffset({"row": 2}, everything) == {"row": 4}
+    now[0] = 901.0
+    assert later.latestOffset({"row": 4}, everything) == {"row": 5}
+    later.prepareForTriggerAvailableNow()
+    assert later.latestOffset({"row": 4}, everything) == {"row": 6}
+    pieces = reader.partitions({"row": 1}, {"row": 4})
+    assert [batch["key"].to_pylist() for piece in pieces for batch in reader.read(piece)] == [[1, 2, 3]]
+
+
+def test_what_is_no_trace(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.parquet")
+    cases: list[tuple[list[Any], dict[str, Any], type[InputError]]] = [
+        ([2, 1], {"time": "ts", "tick": "1 second"}, OrderError),
+        ([1, 2], {"time": "ts", "tick": None}, TimeError),
+        ([1, None], {"time": "ts", "tick": "1 second"}, TimeError),
+        (["a", "b"], {"time": "ts", "tick": None}, TimeError),
+        ([1, 2], {"time": "at", "tick": "1 second"}, TimeError),
+        ([1, 2**62], {"time": "ts", "tick": "1 second"}, TimeError),
+        ([-9, 2], {"time": "ts", "tick": "1 second"}, TimeError),
+    ]
+    for column, about, error in cases:
+        pq.write_table(pa.table({"ts": column}), path)
+        traces.trace.cache_clear()
+        with pytest.raises(error):
+            traces.trace(json.dumps({"path": path, "start": 9, **about}))
+    odd = pa.table({"ts": [1], "n": pa.nulls(1, pa.month_day_nano_interval())})
+    with files.writer(tmp_path / "t.arrow", odd.schema) as file:
+        file.write(odd)
+    with pytest.raises(ColumnError):
+        traces.trace(json.dumps({"path": str(tmp_path / "t.arrow"), "time": "ts", "tick": "1 second", "start": 9}))
+
+
+def test_ctrl_c_ends_a_job_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    """As a user does it: with the command, which has a Spark of its own."""
+    trace = zipf(3000, keys=40, seed=5).left
+    pq.write_table(trace, tmp_path / "trace.parquet")
+    file = tmp_path / "job.toml"
+    file.write_text(TRACE, encoding="utf-8")
+    words = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
+    env = {**os.environ, "PENSTOCK_ENGINES": str(tmp_path / "engines")}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as first:
+        while first.poll() is None and not (tmp_path / "found" / "batch=0" / "_SUCCESS").exists():
+            time.sleep(0.1)
+        first.send_signal(signal.SIGINT)
+        out, err = first.communicate()
+    assert first.returncode == 0, err
+    stopped = json.loads(out)
+    assert stopped["stopped"]
+    file.write_text(TRACE.replace("rows_per_trigger = 100", ""), encoding="utf-8")
+    second = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    assert second.returncode == 0, second.stderr
+    done = json.loads(second.stdout)
+    assert not done["stopped"]
+    assert done["report"]["arrivals"] == {"left": 3000, "right": 3000}
+    assert done["report"]["pairs"] == meetings(trace, trace, 20).total()
+
+
+def test_the_drawn_examples_run_as_they_are(spark: Any, tmp_path: Path) -> None:
+    """Only the live one is played faster."""
+    for name in ("calls_trades", "live"):
+        file = tmp_path / f"{name}.toml"
+        words = (ROOT / "examples" / "jobs" / file.name).read_text(encoding="utf-8")
+        file.write_text(words.replace("speed = 100", "speed = 5_000"), encoding="utf-8")
+        job = load(file)
+        report = run(job, spark).report
+        assert report is not None
+        assert report.balanced
+        assert report.arrivals == (job.streams[0].rows,) * 2  # type: ignore[attr-defined]
+        assert report.shed["budget"].total > 0
+        assert (report.importance is not None) == (name == "calls_trades")
+
+
+DATA = Path(os.environ.get("PENSTOCK_DATA", ROOT.parent / "shared" / "data"))
+
+
+def test_ships_meet_as_the_example_says(spark: Any, tmp_path: Path) -> None:
+    if not (DATA / "ship_weather").is_dir():
+        pytest.skip(f"the data set ship_weather is not in {DATA}; PENSTOCK_DATA names its folder")
+    (tmp_path / "data").symlink_to(DATA)
+    file = tmp_path / "job.toml"
+    file.write_text((ROOT / "examples" / "jobs" / "ship_weather.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    done = run(load(file), spark)
+    assert done.report is not None
+    assert done.report.balanced
+    assert done.report.pairs > 0
