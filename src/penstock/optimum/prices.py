@@ -1,4 +1,4 @@
-"""Bound what any schedule can reach, from prices for a place in memory at every tick.
+"""Bound what any schedule can reach, and find a good one, from prices for a place in memory at every tick.
 
 If a place costs something after each tick, every tuple decides alone: it stays until the meeting at which what it has
 gained, less what it has paid, is largest. What all tuples clear in this way, plus what all places would earn, is
@@ -92,7 +92,8 @@ def refined(chained: Chains, pool: Pool, price: Floats, block: int, usual: float
     trend = np.zeros(each.size)
     best, lowest = price, np.inf
     rounds = max(ROUNDS, chained.ticks // LASTING) if block == 1 else ROUNDS
-    for step in np.geomspace(STEPS[0], STEPS[1] * ROUNDS / rounds, rounds):
+    less = ROUNDS / rounds
+    for step in np.geomspace(STEPS[0] * math.sqrt(less), STEPS[1] * less, rounds):
         price = np.repeat(each, size)
         asked = answer(chained, pool, price)
         if asked.bound < lowest:
