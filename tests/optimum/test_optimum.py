@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import penstock as pen
 from oracles import Arrival, Kind, Row, best
 from penstock.errors import BudgetError, ImportanceError, InputError, OrderError
-from penstock.optimum import flow, networks
-from penstock.optimum.problem import COMBINE, Pool, Problem, chains, problem, simultaneous
+from penstock.optimum import flow, networks, prices
+from penstock.optimum.problem import COMBINE, Chains, Pool, Problem, chains, problem, simultaneous
 from penstock.streams.intake import NO_FLOATS, NO_INTS, Side
 from penstock.streams.workloads import zipf
 from traces import by_time, traces, window
@@ -221,6 +221,99 @@ def test_after_the_time_limit_there_is_a_schedule_and_a_bound() -> None:
     assert got.gap > 0
     played_pairs = pen.join(streams.left, streams.right, policy=got.replay(), **common)
     assert got.value == played_pairs.num_rows
+
+
+@settings(max_examples=200)
+@given(traces(rows=30, keys=3), st.integers(1, 9), st.integers(1, 4), st.data())
+def test_a_schedule_at_any_prices_is_what_its_rule_says(
+    trace: list[Arrival], span: int, limit: int, data: st.DataObject
+) -> None:
+    mine = [
+        [(arrival.ts, arrival.key) for arrival in by_time(trace) if arrival.side == side and arrival.key is not None]
+        for side in range(2)
+    ]
+    sides = [
+        Side(np.array([ts for ts, _ in rows], np.int64), np.array([k for _, k in rows]), None, NO_INTS, NO_FLOATS)
+        for rows in mine
+    ]
+    posed = problem((sides[0], sides[1]), span=(span, span), by_rows=False)
+    pool = Pool((0, 1), limit)
+    chained = chains(posed, pool)
+    if not chained.row.size:
+        return
+    eighths = st.lists(st.integers(0, 8), min_size=chained.ticks - 1, max_size=chained.ticks - 1)
+    price = np.array(data.draw(eighths)) / 8  # sums of which are exact
+    got = prices.schedule(chained, pool, price)
+    assert by_the_rule(chained, limit, price.tolist()) == got.tolist()
+    assert (prices.held(chained, got) <= limit).all()
+
+
+def by_the_rule(chained: Chains, limit: int, price: list[float]) -> list[int]:
+    """Let the member leave at every tick that would clear the least from then on, as long as they are too many."""
+    meetings = []  # member -> its meetings and their gains
+    names = []
+    for c in range(chained.classes):
+        partners = range(chained.partner_start[c], chained.partner_start[c + 1])
+        for m in range(chained.member_start[c], chained.member_start[c + 1]):
+            alive = range(chained.arrival[m] + 1, chained.last[m] + 1)
+            meetings.append([(chained.meeting[j], chained.gain[j]) for j in partners if chained.meeting[j] in alive])
+            names.append((c, m))
+
+    def worth(m: int, now: int) -> tuple[float, int, int]:
+        gained, most = 0.0, -np.inf
+        for tick, gain in meetings[m]:
+            if tick > now:
+                gained += gain
+                most = max(most, gained - sum(price[now:tick]))
+        return most, *names[m]
+
+    until = chained.arrival.tolist()
+    held: set[int] = set()
+    for now in range(chained.ticks):
+        gone = {m for m in held if meetings[m][-1][0] <= now}
+        held = held - gone | {m for m in range(len(until)) if chained.arrival[m] == now}
+        while len(held) > limit:
+            least = min(held, key=lambda m: worth(m, now))
+            held.remove(least)
+            gone.add(least)
+        for m in gone:
+            until[m] = now
+    return until
+
+
+def test_the_search_for_prices_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    posed = stated([1, 2, 1, 3] * 50, [3, 1, 1, 2] * 50, 20)
+    pool = Pool((0,), 3)
+    chained = chains(posed, pool)
+    rounds = 0
+    answer = prices.answer
+
+    def counted(*asked: Any) -> prices.Answer:
+        nonlocal rounds
+        rounds += 1
+        return answer(*asked)
+
+    monkeypatch.setattr(prices, "answer", counted)
+    price = prices.search(chained, pool, 0.0)
+    assert rounds == 2  # what places are worth, and one step
+    gain = prices.gains(chained, prices.schedule(chained, pool, price)).sum()
+    assert gain <= answer(chained, pool, price).bound
+
+
+def test_more_memory_than_needed_is_exact() -> None:
+    streams = zipf(300, keys=10, seed=1)
+    common: dict[str, Any] = {"on": "key", "time": "ts", "window": 20}
+    want = pen.join(streams.left, streams.right[:200], **common).num_rows
+    for split in ("fixed", "shared"):
+        got = pen.optimum(streams.left, streams.right[:200], memory=10**9, split=split, **common)
+        assert (want, want) == (got.value, got.bound)
+
+
+def test_of_an_odd_memory_the_left_gets_one_row_more() -> None:
+    streams = zipf(200, keys=5, seed=6)
+    common: dict[str, Any] = {"on": "key", "time": "ts", "window": 20, "memory": 5}
+    want, got = (pen.optimum(streams.left, streams.right, split=split, **common) for split in ((3, 2), "fixed"))
+    assert (want.value, want.bound) == (got.value, got.bound)
 
 
 def test_keys_of_any_type_and_times() -> None:

@@ -52,6 +52,15 @@ def test_figures_of_importance(number: str) -> None:
     assert importance2006.claims({number: made})
 
 
+@pytest.mark.parametrize("number", ["3", "middle", "7"])
+def test_figures_of_offline_algorithms(number: str) -> None:
+    made, told = measured(f"importance2006/{number}")
+    assert told[-1] == (len(told), len(told))
+    assert min(made.curves["ESJA"]) > 0
+    assert min(made.curves["ODJA"]) >= 0
+    assert importance2006.claims({number: made})
+
+
 def test_the_constants_of_dgl_and_the_large_streams() -> None:
     constants, _ = measured("importance2006/constants")
     assert len(constants.curves) == len(importance2006.GAINS)
@@ -144,6 +153,13 @@ def test_claims_of_importance_are_judged_by_the_numbers() -> None:
     assert [HOLDS, IN_PART] == verdict_of("9", as_said)
     assert [FAILS] == verdict_of("9-window", reversed_) == verdict_of("11", as_said)
     assert [HOLDS] == verdict_of("11", reversed_)
+    times = made_up({"ODJA": [1.0, 1.0, 1.0], "ESJA": [1.0, 2.0, 8.0]}, [800.0, 1600.0, 5600.0])
+    swapped = made_up({"ODJA": times.curves["ESJA"], "ESJA": times.curves["ODJA"]}, times.x)
+    middle = made_up({"ODJA": [1.0, 9.0, 1.0], "ESJA": [2.0, 2.0, 2.0]}, [1.0, 6.0, 11.0])
+    assert [HOLDS] == verdict_of("3", times) == verdict_of("4", times) == verdict_of("5", times)
+    assert [FAILS] == verdict_of("3", swapped) == verdict_of("6", swapped) == verdict_of("7", swapped)
+    assert [FAILS] == verdict_of("middle", swapped) == verdict_of("middle", times)
+    assert [HOLDS] == verdict_of("middle", middle) == verdict_of("7", times)
     assert [] == importance2006.claims({})
 
 

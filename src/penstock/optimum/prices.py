@@ -1,4 +1,4 @@
-"""Bound what any schedule can reach, from prices for a place in memory at every tick.
+"""Bound what any schedule can reach, and find a good one, from prices for a place in memory at every tick.
 
 If a place costs something after each tick, every tuple decides alone: it stays until the meeting at which what it has
 gained, less what it has paid, is largest. What all tuples clear in this way, plus what all places would earn, is
@@ -6,17 +6,20 @@ never less than what any schedule gains (weak duality); at the right prices it i
 """
 
 import heapq
+import math
+import time
 from typing import NamedTuple
 
 import numpy as np
 
-from penstock.core.jit import kernel, wide
+from penstock.core.jit import kernel, outlined, wide
 from penstock.core.windows import Floats, Ints
 from penstock.optimum.problem import Chains, Pool
 
 FINER = 4  # blocks of prices are divided by this from level to level
 ROUNDS = 60  # for each level
-STEPS = 0.4, 0.04  # in the first round and in the last
+LASTING = 200  # ticks for each round of the last level: a round is O(ticks), the augmentations it saves O(ticks**2)
+STEPS = 0.4, 0.04  # in the first round and in the last; smaller, if there are more rounds
 INERTIA = 0.8  # share of earlier rounds in the direction of a step
 LEAST = 0.03  # of the usual price: smaller ones move as if they were so large
 
@@ -51,17 +54,20 @@ def held(chained: Chains, until: Ints) -> Ints:
     return np.cumsum(change)[:-1]
 
 
-def search(chained: Chains, pool: Pool) -> Floats:
+def search(chained: Chains, pool: Pool, end: float = math.inf) -> Floats:
     """Look for good prices: first one for all ticks, then one for each quarter, and so on down to single ticks.
 
     The idea: where too many want to stay, a place costs too little. A price moves by a share of itself, the more the
     further demand is from the limit; steps become smaller from round to round. Coarse blocks come first because what
     tuples do depends on what they pay in all.
 
+    Parameters:
+        end: when to stop, on the monotonic clock.
+
     Returns:
         The best prices found, of a place after each tick but the last.
 
-    Cost: O(members + partners) a round, O(log ticks) rounds.
+    Cost: O(members + partners) a round, O(log ticks) rounds, and for single ticks one for every ``LASTING`` ticks.
     """
     ticks = chained.ticks
     price = np.zeros(ticks - 1)
@@ -72,20 +78,22 @@ def search(chained: Chains, pool: Pool) -> Floats:
     price += usual
     block = ticks - 1
     while True:
-        price = refined(chained, pool, price, block, usual)
-        if block == 1:
+        price = refined(chained, pool, price, block, usual, end)
+        if block == 1 or time.monotonic() > end:
             return price
         block = -(-block // FINER)
 
 
-def refined(chained: Chains, pool: Pool, price: Floats, block: int, usual: float) -> Floats:
-    """Improve prices that are equal within blocks of ticks."""
+def refined(chained: Chains, pool: Pool, price: Floats, block: int, usual: float, end: float) -> Floats:
+    """Improve prices that are equal within blocks of ticks, until a time on the monotonic clock."""
     first = np.arange(0, price.size, block)
     size = np.diff(np.append(first, price.size))
     each = np.add.reduceat(price, first) / size
     trend = np.zeros(each.size)
     best, lowest = price, np.inf
-    for step in np.geomspace(*STEPS, ROUNDS):
+    rounds = max(ROUNDS, chained.ticks // LASTING) if block == 1 else ROUNDS
+    less = ROUNDS / rounds
+    for step in np.geomspace(STEPS[0] * math.sqrt(less), STEPS[1] * less, rounds):
         price = np.repeat(each, size)
         asked = answer(chained, pool, price)
         if asked.bound < lowest:
@@ -93,34 +101,117 @@ def refined(chained: Chains, pool: Pool, price: Floats, block: int, usual: float
         demand = np.add.reduceat(asked.held, first) / (size * pool.limit)
         trend = INERTIA * trend + (1 - INERTIA) * np.clip(demand - 1, -1, 1)
         each = np.maximum(each + step * trend * np.maximum(each, LEAST * usual), 0)
+        if time.monotonic() > end:
+            break
     return best
 
 
+def schedule(chained: Chains, pool: Pool, prices: Floats) -> Ints:
+    """Return the tick through which each member is kept when the one that is worth the least has to leave.
+
+    The idea: what a member is worth is what it would still clear at these prices. It never falls below that of an
+    older one of its class, so of each class only the oldest can be the one to leave. Nobody leaves while there is
+    room: the better the prices, the better the schedule.
+
+    Cost: O((members + partners) log), whatever the window.
+    """
+    paid = np.concatenate([[0.0], np.cumsum(prices)])
+    classes = np.arange(chained.classes)
+    meeting_class = np.repeat(classes, np.diff(chained.partner_start))
+    total = np.concatenate([[0.0], np.cumsum(chained.gain)])
+    gained = total[1:] - total[chained.partner_start[meeting_class]]
+    first, begin = chained.member_start[:-1], chained.partner_start[:-1]
+    held = Held(
+        oldest=first.copy(),
+        came=first.copy(),
+        low=begin.copy(),
+        high=begin.copy(),
+        first=begin.copy(),
+        last=begin.copy(),
+        queue=np.empty(gained.size, np.int64),
+        profit=gained - paid[chained.meeting],
+        gained=gained,
+        stamp=np.zeros(classes.size, np.int64),
+    )
+    comes, meets = (np.argsort(ticks, kind="stable") for ticks in (chained.arrival, chained.meeting))
+    member_class = np.repeat(classes, np.diff(chained.member_start))
+    until = chained.arrival.copy()
+    keep_worthiest(chained, pool.limit, held, (comes, member_class[comes]), (meets, meeting_class[meets]), until)
+    return until
+
+
+class Held(NamedTuple):
+    """What is held of each class, and the best of its meetings to come for the oldest of them."""
+
+    oldest: Ints  # class -> its oldest member held
+    came: Ints  # class -> members before this one have arrived
+    low: Ints  # class -> the next meeting
+    high: Ints  # class -> the next meeting to enter the queue
+    first: Ints  # class -> where the queue begins
+    last: Ints  # class -> where it ends
+    queue: Ints  # meetings, each better than all after it; those of a class where its partners are
+    profit: Floats  # meeting -> what a member has gained there that has met all partners, less what it has paid
+    gained: Floats  # meeting -> what it has gained
+    stamp: Ints  # class -> changes so far
+
+
 @kernel
-def fit(chained: Chains, limit: int, rate: Floats, until: Ints) -> None:
-    """Where more members stay than there are places, let those of the smallest rate leave. O(members log)."""
-    first = np.zeros(chained.ticks + 1, np.int64)
-    for m in range(until.size):
-        first[chained.arrival[m] + 1] += 1
-    first = np.cumsum(first)
-    order = np.argsort(chained.arrival, kind="mergesort")
-    leaving = np.zeros(chained.ticks, np.int64)
-    heap = [(0.0, wide(0)) for _ in range(0)]
-    count = 0
+def keep_worthiest(
+    chained: Chains, limit: int, held: Held, comes: tuple[Ints, Ints], meets: tuple[Ints, Ints], until: Ints
+) -> None:
+    """Go through the ticks: partners are met, members arrive, and while they are too many, the least worthy leaves.
+
+    `comes` and `meets` are members and meetings by tick, with their classes.
+    """
+    heap = [(0.0, wide(0), wide(0)) for _ in range(0)]
+    i = j = count = 0
     for tick in range(chained.ticks):
-        count -= leaving[tick]
-        for i in range(first[tick], first[tick + 1]):
-            m = order[i]
-            if until[m] > tick:
-                heapq.heappush(heap, (rate[m], m))
-                leaving[until[m]] += 1
-                count += 1
-        while count > limit:
-            _, m = heapq.heappop(heap)
-            if until[m] > tick:
-                leaving[until[m]] -= 1
-                until[m] = tick
+        while j < meets[0].size and chained.meeting[meets[0][j]] == tick:
+            c = meets[1][j]
+            held.low[c] += 1
+            ended = held.low[c] == chained.partner_start[c + 1]
+            while held.oldest[c] < held.came[c] and (
+                ended or chained.last[held.oldest[c]] < chained.meeting[held.low[c]]
+            ):
+                until[held.oldest[c]] = tick
+                held.oldest[c] += 1
                 count -= 1
+            rank(chained, held, heap, c)
+            j += 1
+        while i < comes[0].size and chained.arrival[comes[0][i]] == tick:
+            c = comes[1][i]
+            held.came[c] += 1
+            count += 1
+            if held.oldest[c] + 1 == held.came[c]:
+                rank(chained, held, heap, c)
+            i += 1
+        while count > limit:
+            _, c, stamp = heapq.heappop(heap)
+            if stamp == held.stamp[c]:
+                until[held.oldest[c]] = tick
+                held.oldest[c] += 1
+                count -= 1
+                rank(chained, held, heap, c)
+
+
+@outlined
+def rank(chained: Chains, held: Held, heap: list[tuple[float, int, int]], c: int) -> None:
+    """Say anew what the oldest member of a class is worth."""
+    held.stamp[c] += 1
+    if held.oldest[c] == held.came[c]:
+        return
+    high, first, last = held.high[c], held.first[c], held.last[c]
+    while high < chained.partner_start[c + 1] and chained.meeting[high] <= chained.last[held.oldest[c]]:
+        while last > first and held.profit[held.queue[last - 1]] < held.profit[high]:
+            last -= 1
+        held.queue[last] = high
+        last += 1
+        high += 1
+    while held.queue[first] < held.low[c]:
+        first += 1
+    held.high[c], held.first[c], held.last[c] = high, first, last
+    gained = held.gained[held.low[c] - 1] if held.low[c] > chained.partner_start[c] else 0.0
+    heapq.heappush(heap, (held.profit[held.queue[first]] - gained, wide(c), held.stamp[c]))
 
 
 @kernel

@@ -58,21 +58,21 @@ def best(problem: Problem, pools: tuple[Pool, ...], seconds: float | None = None
 def solved(problem: Problem, pool: Pool, end: float) -> Solution:
     """Solve one pool: look for good prices, then augment the flow they give until it is feasible.
 
-    If that is not done at `end`, on the monotonic clock, tuples leave where they are too many.
+    If that is not done at `end`, on the monotonic clock, the schedule is the one that follows from the prices so far.
     """
     chained = chains(problem, pool)
     if not chained.row.size:
         return Solution(chained, pool, chained.arrival, np.zeros(max(chained.ticks - 1, 0)), 0.0, 0.0)
     pool = pool._replace(limit=min(pool.limit, chained.row.size))
-    begun = prices.search(chained, pool)
-    flow = Augmented(chained, pool, begun)
-    while not flow.balanced and time.monotonic() < end:
-        flow.advance(WORK)
-    until = flow.until()
-    if not flow.balanced:
-        stay = np.maximum(until - chained.arrival, 1)
-        prices.fit(chained, pool.limit, prices.gains(chained, until) / stay, until)
-    return checked(chained, pool, until, flow.prices())
+    price = prices.search(chained, pool, end)
+    if time.monotonic() < end:
+        flow = Augmented(chained, pool, price)
+        while not flow.balanced and time.monotonic() < end:
+            flow.advance(WORK)
+        price = flow.prices()
+        if flow.balanced:
+            return checked(chained, pool, flow.until(), price)
+    return checked(chained, pool, prices.schedule(chained, pool, price), price)
 
 
 def checked(chained: Chains, pool: Pool, until: Ints, price: Floats) -> Solution:

@@ -1,5 +1,6 @@
 """A paper's claim beside what was measured."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 HOLDS, IN_PART, FAILS = "holds", "holds in part", "does not hold"
@@ -17,3 +18,9 @@ class Claim(NamedTuple):
 def judged(*, holds: bool, partly: bool = False) -> str:
     """Return the verdict in words."""
     return HOLDS if holds else IN_PART if partly else FAILS
+
+
+def between(values: Sequence[float]) -> str:
+    """Return the least and the most of some numbers in words."""
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"
