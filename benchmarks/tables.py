@@ -119,7 +119,8 @@ def spark_table(results: dict[str, Any]) -> str:
                 cells += ["not measured", ""]
                 continue
             speed, ours = (one["rows"] / one["seconds"] for one in (run, runs["penstock"]))
-            cells += [f"{speed:,.0f} rows/s", "" if name == "penstock" else f"{speed / ours:.2f}"]
+            less = "< " if run.get("stopped") else ""
+            cells += [f"{less}{speed:,.0f} rows/s", "" if name == "penstock" else f"{less}{speed / ours:.2f}"]
         rows.append(cells)
     head = ["sparse keys", "of exact", "dense keys", "of exact"]
     joins = table(f"join on Spark {results['spark']}, two cores", head, rows)
