@@ -39,8 +39,7 @@ class Sketch(NamedTuple):
         """Return the sketch of rows, at least one, with these key codes, times and bytes.
 
         Only the keys in the fullest of many buckets are counted one by one; how many others there are is told by
-        how many buckets stay empty (linear counting). O(rows), where sorting all of them took a tenth of the time
-        of packing.
+        how many buckets stay empty (linear counting). O(rows), and O(n log n) in the rows of frequent keys.
         """
         homes = shard_of(codes, shards)
         width = max(BUCKETS // shards, FEWEST)
