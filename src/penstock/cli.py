@@ -57,12 +57,12 @@ app = typer.Typer(
 
 Left = Annotated[Path, typer.Argument(metavar="LEFT", help="File of the left stream: .csv, .parquet or .arrow.")]
 Right = Annotated[Path, typer.Argument(metavar="RIGHT", help="File of the right stream.")]
-On = Annotated[str, typer.Option(help="Key columns: k, or k,k2, or left=right.", metavar="COLUMNS")]
-Time = Annotated[str, typer.Option(help="Time column: ts, or left=right.", metavar="COLUMN")]
-Window = Annotated[
-    str,
-    typer.Option(help='400 (ticks), "10 minutes", "400 rows", or one for each side: a,b.', metavar="SPAN"),
-]
+ON = typer.Option(help="Key columns: k, or k,k2, or left=right.", metavar="COLUMNS")
+TIME = typer.Option(help="Time column: ts, or left=right.", metavar="COLUMN")
+WINDOW = typer.Option(help='400 (ticks), "10 minutes", "400 rows", or one for each side: a,b.', metavar="SPAN")
+On = Annotated[str, ON]
+Time = Annotated[str, TIME]
+Window = Annotated[str, WINDOW]
 Lateness = Annotated[str, typer.Option(help="How late a row may be and still join.", metavar="SPAN")]
 Importance = Annotated[str | None, typer.Option(help="Column of importances: w, or left=right.", metavar="COLUMN")]
 Combine = Annotated[str, typer.Option(help="How two importances become one: min, sum, product, max, mean.")]
@@ -369,11 +369,9 @@ def refine(  # noqa: PLR0913 - one parameter an option
     ledger: Annotated[
         Path | None, typer.Option(help="What was shed: the folder beside it, or a file.", metavar="PATH")
     ] = None,
-    on: Annotated[str | None, typer.Option(help="Key columns: k, or k,k2, or left=right.", metavar="COLUMNS")] = None,
-    time: Annotated[str | None, typer.Option(help="Time column: ts, or left=right.", metavar="COLUMN")] = None,
-    window: Annotated[
-        str | None, typer.Option(help='400 (ticks), "10 minutes", or one for each side: a,b.', metavar="SPAN")
-    ] = None,
+    on: Annotated[str | None, ON] = None,
+    time: Annotated[str | None, TIME] = None,
+    window: Annotated[str | None, WINDOW] = None,
     into: Annotated[
         Path | None,
         typer.Option(
