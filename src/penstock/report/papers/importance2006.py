@@ -278,22 +278,22 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
         "2": _small_windows(f"§5.1.1, figure 2, {KINDS['rare']}"),
         "2-special": _small_windows(f"§5.1.1, figure 2, {KINDS['special_keys']}"),
         "3": _faster(
-            "§5.1.2, figure 3, M/2 = 1",
+            "figure 3, M/2 = 1",
             "ODJA is 481 % more efficient than ESJA at N = 800, and 700 % at N = 5600",
             first_ratio=5.81,
         ),
         "4": _faster(
-            "§5.1.2, figure 4, M/2 = 1",
+            "figure 4, M/2 = 1",
             "ODJA's advantage over ESJA grows with the window, from 596 % to 689 %",
             first_ratio=6.96,
         ),
         "5": _faster(
-            "§5.1.2, figure 5, M/2 = w - 1",
+            "figure 5, M/2 = w - 1",
             "ODJA and ESJA take nearly the same time at N = 800; the longer the streams, the better is ODJA",
             first_ratio=1.0,
         ),
         "6": _faster(
-            "§5.1.2, figure 6, M/2 = w - 1",
+            "figure 6, M/2 = w - 1",
             "ODJA is ahead of ESJA, the more the smaller the window",
             grows=False,
         ),
@@ -374,7 +374,7 @@ def _middle(figure: Figure) -> list[Claim]:
     ends = (figure.x[0], figure.x[-1])
     return [
         Claim(
-            "§5.1.2",
+            "beside figure 6",
             "when memory is neither small nor large, ESJA is more efficient (not shown)",
             f"time of ODJA / ESJA {', '.join(f'{ratio:.1f} at M/2 = {size:g}' for size, ratio in ratios.items())}",
             judged(holds=ratios[most] > 1 and most not in ends),
@@ -387,7 +387,7 @@ def _space(figure: Figure) -> list[Claim]:
     apart = f"ODJA {min(odja):.1f} to {max(odja):.1f} MB, ESJA {esja[0]:.1f} MB at N = {figure.x[0]:g}"
     return [
         Claim(
-            "§5.1.3, figure 7",
+            "figure 7",
             "ODJA's space does not depend on N; ESJA takes 25.3 times as much at N = 800, 45.3 times at N = 5600",
             f"{apart}, {esja[-1]:.1f} MB at N = {figure.x[-1]:g}",
             judged(holds=max(odja) < 2 * min(odja) and esja[-1] > 2 * esja[0], partly=esja[-1] > max(odja)),
