@@ -286,7 +286,7 @@ def measure_joins(spark: Any) -> dict[str, Any]:
                         runs[name] = {**run, "checked": run["seconds"], "turns": []}
                         continue
                     if not runs[name]["turns"] or run["seconds"] < min(runs[name]["turns"]):
-                        runs[name].update({**run, "result": runs[name]["result"]})
+                        runs[name] |= {key: run[key] for key in ("seconds", "rows", "batch", "worker_bytes")}
                     runs[name]["turns"].append(run["seconds"])
             runs["duckdb"] = looped(folder, load, loops.duckdb_loop)
             runs["polars"] = looped(folder, load, loops.polars_loop)
