@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
@@ -191,11 +192,10 @@ def watched() -> Iterator[Peak]:
 def workers() -> list[int]:
     """Return the processes that run Python for Spark: descendants of this one that are ``pyspark.daemon``'s."""
     found = []
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            with contextlib.suppress(OSError):
-                if b"pyspark.daemon" in (path / "cmdline").read_bytes():
-                    found.append(int(path.name))
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "pyspark.daemon" in process.cmdline():
+                found.append(process.pid)
     return found
 
 

@@ -28,7 +28,7 @@ from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side, Waiting
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 3  # of the saved state
+VERSION = 4  # of the saved state
 BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 LEDGER = ("keep", "off")
 FREED = 1 << 24  # bytes to give back at once
@@ -471,7 +471,7 @@ class Join:
             if self._chances is not None:
                 state["chances"] = saving.to_npz(self._chances.arrays())
             if self._recall is not None:
-                state["recall"] = saving.to_npz(self._recall.arrays())
+                state["sample"] = saving.to_planes(self._recall.arrays())  # else it grows with the window
             if self._ledger.tables:
                 state["ledger"] = saving.to_ipc(pa.concat_tables(self._ledger.tables))
         meta["checks"] = {name: zlib.crc32(part) for name, part in state.items()}
@@ -616,8 +616,8 @@ class Join:
         intake.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
         self._bar = intake.watermark
         self._recall = (
-            Recall.restored(self._combine(self.bound), saving.from_npz(state["recall"]))
-            if "recall" in state
+            Recall.restored(self._combine(self.bound), saving.from_planes(state["sample"]))
+            if "sample" in state
             else None
         )
         for payload, name in zip(self._payload, SIDES, strict=True):

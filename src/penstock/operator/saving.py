@@ -95,3 +95,27 @@ def from_npz(data: bytes) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays in bytes."""
     with np.load(io.BytesIO(data), allow_pickle=False) as found:
         return {name: found[name] for name in found.files}
+
+
+def to_planes(arrays: dict[str, npt.NDArray[Any]]) -> bytes:
+    """Return columns of numbers as fewer bytes: the first bytes of all numbers, then the second ones: LZ4 packs them.
+
+    Cost: about twice the time of ``to_npz``.
+    """
+    planes = {
+        f"{name} {column.dtype.str}": column.view(np.uint8).reshape(column.size, column.itemsize).T.copy()
+        for name, column in arrays.items()
+    }
+    packed: bytes = pa.compress(to_npz(planes), codec="lz4", asbytes=True)
+    return packed
+
+
+def from_planes(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return what ``to_planes`` was called on."""
+    with pa.CompressedInputStream(pa.BufferReader(data), "lz4") as packed:
+        planes = from_npz(packed.read())
+    arrays = {}
+    for label, plane in planes.items():
+        name, kind = label.split()
+        arrays[name] = np.ascontiguousarray(plane.T).view(kind).reshape(-1)
+    return arrays
