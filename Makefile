@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall figures docs clean
+.PHONY: help demo test test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall figures docs clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -20,10 +20,14 @@ demo: $(READY) ## join two live streams inside a memory budget and show what it 
 	$(BIN)/penstock demo
 
 test: lint types $(READY) ## everything that must hold: lint, types, rooms, tests
+	$(BIN)/penstock warmup
 	$(BIN)/python -m pytest
 
 test-chaos: $(READY) ## kill, break and lose what can be on Spark, for half an hour
 	$(BIN)/python -m pytest -m chaos tests/chaos
+
+test-kafka: $(READY) ## run jobs against a real Kafka broker on loopback (its jars come through Maven)
+	$(BIN)/python -m pytest -m kafka tests/kafka
 
 lint: $(READY) ## ruff and the rooms (import-linter)
 	$(BIN)/ruff check .

@@ -31,6 +31,7 @@ from penstock.core.hooks import fades as fading
 from penstock.core.jit import borrowed, columns, kernel, outlined, overload, part, prefetch, uncached, wide
 from penstock.core.kin import Kin, join_kin, leave_kin
 from penstock.core.windows import (
+    AHEAD,
     ALIVE,
     BUNCH,
     BUNCHES,
@@ -58,6 +59,7 @@ from penstock.core.windows import (
 
 SHIFT = 2
 FAN = 1 << SHIFT
+LINE = 8  # scores to a line of the cache
 NOBODY = -1
 NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
@@ -167,6 +169,10 @@ def first_child(heap: Heap, side: int, clock: int, place: int) -> tuple[int, flo
     end = min(begin + FAN, heap.size[side])
     if begin >= end:
         return wide(NOBODY), np.inf
+    beyond = (begin << SHIFT) + 1
+    if beyond + FAN * FAN < heap.size[side]:  # the children of the children are neighbours
+        prefetch(heap.worth[side], beyond)
+        prefetch(heap.worth[side], beyond + LINE)
     best, best_now = wide(begin), present(heap, side, clock, begin)
     for child in range(begin + 1, end):
         now = present(heap, side, clock, child)
@@ -428,12 +434,35 @@ def write(policy: Any, windows: Windows, heap: Heap, side: int, place: int, leaf
     label(windows, heap.tag[side, place], leaf, slot)
 
 
-@part
+def ask_for_leaf(policy: Any, windows: Windows, leaf: int) -> None:
+    """Ask for what is known of a leaf."""
+
+
+def _ask_for_key(policy: Any, windows: Windows, leaf: int) -> None:  # noqa: ARG001
+    prefetch(windows.code, leaf)
+
+
+def _ask_for_slot(policy: Any, windows: Windows, leaf: int) -> None:  # noqa: ARG001
+    prefetch(windows.stamp, leaf)
+
+
+@overload(ask_for_leaf)
+def _ask_for_leaf(policy: Any, windows: Any, leaf: Any) -> Any:  # noqa: ARG001
+    return _ask_for_key if ranks(policy) == "key" else _ask_for_slot
+
+
+@outlined
 def drop_old(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
     """Keep one entry of each leaf, and a true one. O(leaves)."""
+    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
     heap.known[side] = 0
     size = wide(0)
     for old in range(heap.size[side]):
+        if old + 2 * AHEAD < heap.size[side]:
+            ask_for_leaf(policy, windows, heap.tag[side, old + 2 * AHEAD, LEAF])
+            near = wide(front(policy, windows, heap, side, heap.tag[side, old + AHEAD, LEAF]))
+            if near >= 0:
+                prefetch(windows.stamp, near)
         leaf = heap.tag[side, old, LEAF]
         slot = wide(front(policy, windows, heap, side, leaf))
         if slot >= 0 and heap.known[side, leaf] == 0:
@@ -447,10 +476,9 @@ def drop_old(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
         sink(heap, side, windows.marks[CLOCK + side], wide(at))
 
 
-@outlined
+@part
 def place(policy: Any, windows: Windows, heap: Heap, side: int, leaf: int, slot: int) -> None:
     """Put an entry for a leaf into the heap; once a fifth of them or more are old, those are dropped first."""
-    policy, windows, heap = borrowed(policy), borrowed(windows), borrowed(heap)
     spare = heap.tag.shape[1] - 1
     leaves = windows.marks[(LIVE if ranks_tuples(policy) else BUNCHES) + side]
     if heap.size[side] >= min(leaves + (leaves >> 2) + FEW, spare):

@@ -14,6 +14,24 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numba.extending import overload as numba_overload
+from numba.np import arrayobj
+
+OURS = "_ZN8penstock"  # how the names of compiled functions of this package begin
+
+_wrapped = arrayobj.fix_integer_index
+
+
+def _never_negative(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """Take an index as it is where the function being compiled is one of ours: none of them counts from the end.
+
+    Numba has no option for it. To look at the sign of every index costs a kernel a tenth of its speed.
+    """
+    if not builder.function.name.startswith(OURS):
+        return _wrapped(context, builder, kind, index, size)
+    return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
+
+
+arrayobj.fix_integer_index = _never_negative
 
 wide: Any = np.int64  # makes a 64-bit number of a narrower one, in a kernel and out of it
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,6 +147,30 @@ def _peek(address: Any, like: Any) -> Any:  # noqa: ARG001 - the signature must 
     return look
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _bits(typing_context: Any, number: Any) -> Any:  # noqa: ARG001 - the signature is Numba's
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
+def rank(number: float) -> int:
+    """Return a whole number that is larger for a larger number, of those that are not negative: its bits.
+
+    Whole numbers are compared in a quarter of the time.
+    """
+    return int(np.float64(number).view(np.int64))
+
+
+@overload(rank)
+def _rank(number: Any) -> Any:  # noqa: ARG001 - the signature must match
+    def look(number: float) -> Any:
+        return _bits(number)
+
+    return look
+
+
 def columns(**fields: int) -> Callable[[T], T]:
     """Say how many columns arrays in a NamedTuple have: the compiler knows it where they are borrowed.
 
@@ -147,14 +189,15 @@ def _without_owner(context: Any, builder: Any, kind: Any, value: Any, width: int
         array = context.make_array(kind)(context, builder, value=value)
         array.meminfo = array.meminfo.type(None)
         array.parent = array.parent.type(None)
-        if width:
+        if kind.layout == "C" and kind.ndim > 0:
             word = array.itemsize.type
             size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
             last = kind.ndim - 1
             array.itemsize = word(size)
-            array.shape = builder.insert_value(array.shape, word(width), last)
             array.strides = builder.insert_value(array.strides, word(size), last)
-            array.strides = builder.insert_value(array.strides, word(size * width), last - 1)
+            if width:
+                array.shape = builder.insert_value(array.shape, word(width), last)
+                array.strides = builder.insert_value(array.strides, word(size * width), last - 1)
         return array._getvalue()  # noqa: SLF001 - the name is llvmlite's own convention
     if isinstance(kind, types.BaseTuple):
         named = isinstance(kind, types.BaseNamedTuple)

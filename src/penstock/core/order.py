@@ -1,4 +1,4 @@
-"""Merge the rows of both sides into one order of arrival."""
+"""Look at the order of rows, and merge those of both sides into one order of arrival."""
 
 from typing import Any
 
@@ -35,3 +35,13 @@ def merge(left: Arrivals, right: Arrivals, side: npt.NDArray[Any], out: Arrivals
         side[n] = 0 if from_left else 1
         i += from_left
         j += not from_left
+
+
+@kernel
+def extent(values: Ints) -> tuple[int, int, bool]:
+    """Return the smallest and the largest of some numbers, and whether none is less than the one before it. O(n)."""
+    low, high, rising = values[0], values[0], True
+    for i in range(1, values.size):
+        rising &= values[i] >= values[i - 1]
+        low, high = min(low, values[i]), max(high, values[i])
+    return low, high, rising

@@ -182,21 +182,23 @@ def known_key(windows: Windows, code: int) -> int:
 def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
     """Write the key id of every code, new ids for new codes; there must be room for all of them."""
     windows, codes, keys = borrowed(windows), borrowed(codes), borrowed(keys)
-    table, code, marks = windows.table, windows.code, windows.marks
-    for i in range(codes.size):
-        if i + 2 * AHEAD < codes.size:
-            prefetch(table, home(table, codes[i + 2 * AHEAD]))
-            near = table[home(table, codes[i + AHEAD])]
-            if near >= 0:
-                prefetch(code, wide(near))
-        at = home(table, codes[i])
+    table, code, runs, marks = windows.table, windows.code, windows.runs, windows.marks
+    for i in range(-2 * AHEAD, codes.size):
+        far, near = i + 2 * AHEAD, i + AHEAD
+        if far < codes.size:
+            keys[far] = home(table, codes[far])  # until its turn comes, a row's key is where the search starts
+            prefetch(table, wide(keys[far]))
+        if 0 <= near < codes.size and table[keys[near]] >= 0:
+            prefetch(code, wide(table[keys[near]]))
+        if i < 0:
+            continue
+        at = wide(keys[i])
         while table[at] >= 0 and code[table[at], CODE] != codes[i]:
             at = (at + 1) & (table.size - 1)
         if table[at] < 0:
             new = marks[KEYS]
             table[at] = new
             code[new, CODE] = codes[i]
-            runs = windows.runs
             for side in range(2):
                 bunch = bunch_of(new, side)
                 runs[bunch, HEAD] = NONE
@@ -528,16 +530,10 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
     return viewed(windows)
 
 
-def held_keys(windows: Windows) -> Masks:
-    """Say of every key whether it holds a tuple."""
-    alive = windows.runs[: bunch_of(int(windows.marks[KEYS]), LEFT), ALIVE]
-    return (alive[bunch_of(0, LEFT) :: 4] | alive[bunch_of(0, RIGHT) :: 4]) > 0
+def sweep(windows: Windows, room: int) -> Windows:
+    """Return windows that have forgotten the keys without tuples, with room for so many keys.
 
-
-def sweep(windows: Windows, keep: Masks, room: int) -> Windows:
-    """Return windows that have forgotten the keys not kept, with room for so many keys.
-
-    Kept ids are renumbered in their old order. A key that holds tuples must be kept. O(keys + slots).
+    The ids that stay are renumbered in their old order. O(keys + slots).
     """
     used = int(windows.marks[KEYS])
     size = 1 << int(2 * room - 1).bit_length()
@@ -547,7 +543,7 @@ def sweep(windows: Windows, keep: Masks, room: int) -> Windows:
         code = lines(2 * room, 8)  # what is not used takes no memory
         code[:used] = windows.code[:used]
         windows = viewed(windows._replace(code=code))
-    drop_keys(windows, keep)
+    drop_keys(windows)
     return windows
 
 
@@ -565,18 +561,19 @@ def enter_codes(table: Words, code: Ints) -> None:
 
 
 @kernel
-def drop_keys(windows: Windows, keep: Masks) -> None:
-    """Renumber the kept keys from 0 and enter them into the table anew."""
-    windows, keep = borrowed(windows), borrowed(keep)
-    code, link, marks = windows.code, windows.link, windows.marks
+def drop_keys(windows: Windows) -> None:
+    """Renumber the keys that hold tuples from 0 and enter them into the table anew."""
+    windows = borrowed(windows)
+    code, runs, link, marks = windows.code, windows.runs, windows.link, windows.marks
     new = 0
     renumber = np.empty(marks[KEYS], np.int32)
     for key in range(marks[KEYS]):
-        if keep[key]:
+        if runs[bunch_of(key, LEFT), ALIVE] + runs[bunch_of(key, RIGHT), ALIVE] > 0:
             renumber[key] = new
-            code[new] = code[key]
+            for column in range(code.shape[1]):
+                code[new, column] = code[key, column]
             new += 1
-    enter_codes(windows.table, windows.code[:new])
+    enter_codes(windows.table, code[:new])
     for slot in range(marks[SLOTS]):
         bunch = link[slot, BUNCH]
         if bunch >= 0:

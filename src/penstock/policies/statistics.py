@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import columns, kernel, part, prefetch, wide
+from penstock.core.jit import columns, kernel, part, prefetch, rank, wide
 from penstock.core.rng import mixed
 from penstock.core.windows import BUNCH, CODE, Floats, Ints, Windows, key_of, partners_of
 from penstock.errors import PolicyError
@@ -190,14 +190,12 @@ def cell_for(statistics: Statistics, code: int) -> int:
         return found
     mask = statistics.code.size - 1
     start = wide(mixed(np.uint64(code)) & np.uint64(mask))
-    best, least = start, np.inf
+    least = LATEST
     for step in range(STRETCH):
         cell = (start + step) & mask
-        weight = statistics.seen[cell, 0] + statistics.seen[cell, 1]
-        lighter = weight < least  # no branch: nobody could foretell it
-        best = cell if lighter else best
-        least = weight if lighter else least
-    return best
+        weight = rank(statistics.seen[cell, 0] + statistics.seen[cell, 1])
+        least = min(least, (weight & -STRETCH) | step)  # no branch: nobody could foretell it
+    return (start + (least & (STRETCH - 1))) & mask
 
 
 @part

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.exact import Arrivals, arrivals
-from penstock.core.order import merged
+from penstock.core.order import extent, merged
 from penstock.core.sets import Sets
 from penstock.core.step import NO_ROWS as NO_BATCH
 from penstock.core.step import Batch
@@ -228,7 +228,7 @@ class Intake:
 
 def in_order(ts: Ints, earlier: int | None) -> bool:
     """Say whether no timestamp is older than one before it, an earlier one included."""
-    return ts.size == 0 or ((earlier is None or ts[0] >= earlier) and bool((ts[1:] >= ts[:-1]).all()))
+    return ts.size == 0 or ((earlier is None or ts[0] >= earlier) and extent(ts)[2])
 
 
 def reached(ts: Ints, earlier: int | None) -> Ints:

@@ -24,6 +24,7 @@ class Chunk(NamedTuple):
     """Consecutive rows, or what is left of them."""
 
     rows: pa.Table
+    size: int  # rows: to ask the table costs more
     first: int  # number of the first row
     numbers: Ints | None  # the numbers of all rows, ascending; None: consecutive
     addresses: list[int]  # of the values of each column, if they can be copied as words; 0: they cannot
@@ -32,7 +33,7 @@ class Chunk(NamedTuple):
     def of(cls, rows: pa.Table, first: int, numbers: Ints | None, widths: list[int]) -> "Chunk":
         """Return a chunk of these rows; `widths` are those of the columns, 0: not fixed."""
         columns = zip(rows.columns, widths, strict=True)
-        return cls(rows, first, numbers, [_address(column, width) for column, width in columns])
+        return cls(rows, rows.num_rows, first, numbers, [_address(column, width) for column, width in columns])
 
     def __reduce__(self) -> tuple[Callable[..., "Chunk"], tuple[Any, ...]]:
         """Leave the addresses out of a copy: its values are elsewhere."""
@@ -41,7 +42,7 @@ class Chunk(NamedTuple):
     @property
     def end(self) -> int:
         """One more than the number of the last row."""
-        return self.first + self.rows.num_rows if self.numbers is None else int(self.numbers[-1]) + 1
+        return self.first + self.size if self.numbers is None else int(self.numbers[-1]) + 1
 
     def all_numbers(self) -> Ints:
         """Return the numbers of all rows."""
@@ -103,7 +104,7 @@ class Payload:
         """
         if not self._chunks:
             return self.schema.empty_table().select(columns).columns
-        begins = np.cumsum([0, *(chunk.rows.num_rows for chunk in self._chunks)])
+        begins = np.cumsum([0, *(chunk.size for chunk in self._chunks)])
         places = self._find(numbers, begins)
         taken = self._gathered(places, begins, columns)
         rest = [name for name in columns if name not in taken]
@@ -148,7 +149,7 @@ class Payload:
             chunk = old.pop()
             low, high = np.searchsorted(live, (chunk.first, chunk.end))
             mine = live[low:high]
-            if mine.size >= LIVE_SHARE * chunk.rows.num_rows:
+            if mine.size >= LIVE_SHARE * chunk.size:
                 self._chunks.append(chunk)
                 continue
             freed += chunk.rows.nbytes
@@ -156,7 +157,7 @@ class Payload:
                 self._chunks.append(chunk.only(mine, self._widths))
         if len(self._chunks) > MANY // 2:
             self._merge()
-        self.stored = sum(chunk.rows.num_rows for chunk in self._chunks)
+        self.stored = sum(chunk.size for chunk in self._chunks)
         return freed
 
     def _merge(self) -> None:
@@ -165,10 +166,10 @@ class Payload:
         target = max(MERGED, self.stored // (MANY // 4))
         while old:
             group = [old.pop()]
-            size = group[0].rows.num_rows
-            while old and size + old[-1].rows.num_rows <= target:
+            size = group[0].size
+            while old and size + old[-1].size <= target:
                 group.append(old.pop())
-                size += group[-1].rows.num_rows
+                size += group[-1].size
             if len(group) > 1:
                 rows = pa.concat_tables([chunk.rows for chunk in group]).combine_chunks(memory_pool=POOL)
                 numbers = np.concatenate([chunk.all_numbers() for chunk in group])

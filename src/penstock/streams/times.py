@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.order import extent
 from penstock.core.windows import Ints
 from penstock.errors import TimeError, WindowError
 
@@ -109,7 +110,8 @@ class Clock(NamedTuple):
         except pa.ArrowInvalid as error:
             raise TimeError(argument, "a time beyond ±2**63", f"use a coarser unit ({error})") from error
         values = array.to_numpy()
-        if values.size and (values.min() < -LIMIT or values.max() > LIMIT):
+        low, high, _ = extent(values) if values.size else (0, 0, True)
+        if low < -LIMIT or high > LIMIT:
             raise TimeError(argument, "a time beyond ±2**61", "use a coarser unit")
         return values
 
