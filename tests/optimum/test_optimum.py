@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -15,6 +16,8 @@ import penstock as pen
 from oracles import Arrival, Kind, Row, best
 from penstock.errors import BudgetError, ImportanceError, InputError, OrderError
 from penstock.optimum import flow, networks, prices
+from penstock.optimum import solve as solving
+from penstock.optimum.augment import Augmented
 from penstock.optimum.problem import COMBINE, Chains, Pool, Problem, chains, problem, simultaneous
 from penstock.streams.intake import NO_FLOATS, NO_INTS, Side
 from penstock.streams.workloads import zipf
@@ -298,6 +301,32 @@ def test_the_search_for_prices_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert rounds == 2  # what places are worth, and one step
     gain = prices.gains(chained, prices.schedule(chained, pool, price)).sum()
     assert gain <= answer(chained, pool, price).bound
+
+
+def test_augmentation_that_is_cut_off_lowers_the_bound_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams = zipf(1000, keys=20, seed=3)
+    posed = stated(streams.left["key"].to_pylist(), streams.right["key"].to_pylist(), 100)
+    pool = Pool((0,), 20)
+    chained = chains(posed, pool)
+    price = prices.search(chained, pool)
+    now = 0.0
+
+    class Interrupted(Augmented):
+        def advance(self, work: int) -> None:
+            nonlocal now
+            super().advance(work)
+            now = 2.0
+
+    clock = SimpleNamespace(monotonic=lambda: now)
+    for module in (solving, prices):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(solving, "WORK", 500)
+    monkeypatch.setattr(solving, "Augmented", Interrupted)
+    got = solving.solved(posed, pool, 1.0)
+    assert prices.gains(chained, prices.schedule(chained, pool, price)).sum() <= got.gain < got.bound
+    assert got.bound < prices.answer(chained, pool, price).bound
 
 
 def test_more_memory_than_needed_is_exact() -> None:

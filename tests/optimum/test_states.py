@@ -1,4 +1,6 @@
-"""ODJA finds what the flow and brute force find, also with negative weights, also the least."""
+"""ODJA finds what the flows and brute force find, also with negative weights, also the least."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import Arrival, Row, best
-from penstock.optimum import prices
+from penstock.optimum import flow, networks, prices
 from penstock.optimum import solve as solving
 from penstock.optimum.problem import COMBINE, Pool, Problem, Tuples, chains, problem, simultaneous
 from penstock.optimum.states import MemoryStates
@@ -16,6 +18,12 @@ from traces import by_time, traces
 
 WEIGHTS = (0.0, 1.0, 20.0, 2.5, 1.0)
 SIGNED = (-3.0, 1.0, 20.0, -0.5, 1.0)
+PAIR: dict[str | None, Callable[[float, float], float]] = {
+    None: lambda _left, _right: 1.0,
+    "min": min,
+    "sum": lambda left, right: left + right,
+    "product": lambda left, right: left * right,
+}
 
 
 def posed(trace: list[Arrival], spans: tuple[int, int], weights: tuple[float, ...], combine: str | None) -> Problem:
@@ -33,6 +41,11 @@ def posed(trace: list[Arrival], spans: tuple[int, int], weights: tuple[float, ..
             )
         )
     return problem((sides[0], sides[1]), span=spans, by_rows=False, combine=combine)
+
+
+def fixed(each: int) -> tuple[Pool, ...]:
+    """Return a pool for each side."""
+    return Pool((0,), each), Pool((1,), each)
 
 
 def odja(stated: Problem, pools: tuple[Pool, ...], *, least: bool = False) -> float:
@@ -53,6 +66,44 @@ def replayed(stated: Problem, graph: MemoryStates, limit: int) -> float:
         combine = {"min": np.minimum, "sum": np.add, "product": np.multiply}[COMBINE[stated.combine]]
         total += combine(graph.worth[i], others.worth[met]).sum()
     return total
+
+
+def esja(stated: Problem, pools: tuple[Pool, ...]) -> list[float]:
+    """Return what OR-Tools finds on each of the three networks."""
+    totals = [simultaneous(stated)] * 3
+    for pool in pools:
+        chained = chains(stated, pool)
+        each = (
+            networks.by_moment(stated, pool),
+            networks.by_tuple(chained, pool),
+            networks.by_class(chained, pool)[0],
+        )
+        totals = [total + flow.solve(network).gain for total, network in zip(totals, each, strict=True)]
+    return totals
+
+
+@settings(max_examples=2000)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=2, max_size=8),
+    st.integers(2, 5),
+    st.integers(1, 3),
+    st.sampled_from([None, "min", "sum", "product"]),
+    st.sampled_from(["fixed", "shared"]),
+)
+def test_brute_force_three_networks_odja_and_prices_agree(
+    keys: list[tuple[int, int]], span: int, places: int, combine: str | None, split: str
+) -> None:
+    trace = [Arrival(side, ts, both[side]) for ts, both in enumerate(keys) for side in range(2)]
+    stated = posed(trace, (span, span), WEIGHTS, combine)
+    most = min(places, span - 1, len(keys) - 1)
+    limits, pools = (most, (Pool((0, 1), most),)) if split == "shared" else ((most, most), fixed(most))
+
+    def worth(left: Row, right: Row) -> float:
+        return PAIR[combine](WEIGHTS[3 * left.row % 5], WEIGHTS[(3 * right.row + 1) % 5])
+
+    want = best(trace, spans=(span, span), kind="time", limits=limits, worth=worth)
+    got = [*esja(stated, pools), odja(stated, pools), solving.best(stated, pools).value]
+    assert [pytest.approx(want)] * 5 == got
 
 
 @settings(max_examples=300)
@@ -90,13 +141,9 @@ def test_negative_weights_and_the_least(
     least = wanted == "least"
 
     def worth(left: Row, right: Row) -> float:
-        mine, theirs = SIGNED[3 * left.row % 5], SIGNED[(3 * right.row + 1) % 5]
-        return {"min": min(mine, theirs), "sum": mine + theirs, "product": mine * theirs}[combine]
+        return PAIR[combine](SIGNED[3 * left.row % 5], SIGNED[(3 * right.row + 1) % 5])
 
-    for limits, pools in (
-        (limit, (Pool((0, 1), limit),)),
-        ((limit, limit), (Pool((0,), limit), Pool((1,), limit))),
-    ):
+    for limits, pools in ((limit, (Pool((0, 1), limit),)), ((limit, limit), fixed(limit))):
         want = best(trace, spans=(span, span), kind="time", limits=limits, worth=worth, full=True, least=least)
         assert want == pytest.approx(odja(stated, pools, least=least))
 

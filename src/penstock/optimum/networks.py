@@ -140,7 +140,7 @@ def _options(chained: Chains) -> tuple[Ints, Ints]:
 def by_moment(problem: Problem, pool: Pool) -> Network:
     """Make the paper's network: a node for each tuple and each tick at which it may be in memory.
 
-    The flow starts with the tuples that arrive first, as many as there are places. At each tick it stays with its
+    The flow starts with tuples that arrive first, as many as there are places. At each tick it stays with its
     tuple, or goes on to one that arrives at that tick.
 
     Nodes: (rows of both sides) x window.
@@ -181,7 +181,7 @@ def by_moment(problem: Problem, pool: Pool) -> Network:
         follower = base[now[replaced] * width + other]
         arcs.append((replaced, follower, np.ones(replaced.size, np.int64), np.zeros(replaced.size)))
     source, sink = owner.size, owner.size + 1
-    begin = base[: pool.limit]
+    begin = base[: first * width]  # one more than there are places, if those are odd in number
     arcs.append((np.full(begin.size, source), begin, np.ones(begin.size, np.int64), np.zeros(begin.size)))
     ending = np.flatnonzero(now == ticks - 1)
     arcs.append((ending, np.full(ending.size, sink), np.ones(ending.size, np.int64), np.zeros(ending.size)))

@@ -18,7 +18,8 @@ from penstock.optimum.problem import Chains, Pool
 
 FINER = 4  # blocks of prices are divided by this from level to level
 ROUNDS = 60  # for each level
-LASTING = 200  # ticks for each round of the last level: a round is O(ticks), the augmentations it saves O(ticks**2)
+LASTING = 800  # ticks for each round of the last level: a round is O(ticks), the augmentations it saves O(ticks**2)
+LATE = 10  # one round in so many, at the end of a level, enters the mean
 STEPS = 0.4, 0.04  # in the first round and in the last; smaller, if there are more rounds
 INERTIA = 0.8  # share of earlier rounds in the direction of a step
 LEAST = 0.03  # of the usual price: smaller ones move as if they were so large
@@ -58,8 +59,9 @@ def search(chained: Chains, pool: Pool, end: float = math.inf) -> Floats:
     """Look for good prices: first one for all ticks, then one for each quarter, and so on down to single ticks.
 
     The idea: where too many want to stay, a place costs too little. A price moves by a share of itself, the more the
-    further demand is from the limit; steps become smaller from round to round. Coarse blocks come first because what
-    tuples do depends on what they pay in all.
+    further demand is from the limit; steps become smaller from round to round. Prices swing about the right
+    ones, so the mean of the last rounds is tried too. Coarse blocks come first because what tuples do depends on what
+    they pay in all.
 
     Parameters:
         end: when to stop, on the monotonic clock.
@@ -89,11 +91,12 @@ def refined(chained: Chains, pool: Pool, price: Floats, block: int, usual: float
     first = np.arange(0, price.size, block)
     size = np.diff(np.append(first, price.size))
     each = np.add.reduceat(price, first) / size
-    trend = np.zeros(each.size)
+    trend, late = np.zeros(each.size), np.zeros(each.size)
     best, lowest = price, np.inf
     rounds = max(ROUNDS, chained.ticks // LASTING) if block == 1 else ROUNDS
     less = ROUNDS / rounds
-    for step in np.geomspace(STEPS[0] * math.sqrt(less), STEPS[1] * less, rounds):
+    steps = np.geomspace(STEPS[0] * math.sqrt(less), STEPS[1] * less, rounds)
+    for left, step in zip(range(rounds, 0, -1), steps, strict=True):
         price = np.repeat(each, size)
         asked = answer(chained, pool, price)
         if asked.bound < lowest:
@@ -101,9 +104,12 @@ def refined(chained: Chains, pool: Pool, price: Floats, block: int, usual: float
         demand = np.add.reduceat(asked.held, first) / (size * pool.limit)
         trend = INERTIA * trend + (1 - INERTIA) * np.clip(demand - 1, -1, 1)
         each = np.maximum(each + step * trend * np.maximum(each, LEAST * usual), 0)
+        if left <= rounds // LATE:
+            late += each / (rounds // LATE)
         if time.monotonic() > end:
-            break
-    return best
+            return best
+    mean = np.repeat(late, size)
+    return mean if answer(chained, pool, mean).bound < lowest else best
 
 
 def schedule(chained: Chains, pool: Pool, prices: Floats) -> Ints:

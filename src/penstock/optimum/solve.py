@@ -58,21 +58,24 @@ def best(problem: Problem, pools: tuple[Pool, ...], seconds: float | None = None
 def solved(problem: Problem, pool: Pool, end: float) -> Solution:
     """Solve one pool: look for good prices, then augment the flow they give until it is feasible.
 
-    If that is not done at `end`, on the monotonic clock, the schedule is the one that follows from the prices so far.
+    If that is not done at `end`, on the monotonic clock, the schedule is the better one of those that follow from the
+    prices looked for and from the prices so far: augmentation lowers the bound before it raises the schedule.
     """
     chained = chains(problem, pool)
     if not chained.row.size:
         return Solution(chained, pool, chained.arrival, np.zeros(max(chained.ticks - 1, 0)), 0.0, 0.0)
     pool = pool._replace(limit=min(pool.limit, chained.row.size))
-    price = prices.search(chained, pool, end)
+    tried = [prices.search(chained, pool, end)]
     if time.monotonic() < end:
-        flow = Augmented(chained, pool, price)
+        flow = Augmented(chained, pool, tried[0])
         while not flow.balanced and time.monotonic() < end:
             flow.advance(WORK)
-        price = flow.prices()
+        tried.append(flow.prices())
         if flow.balanced:
-            return checked(chained, pool, flow.until(), price)
-    return checked(chained, pool, prices.schedule(chained, pool, price), price)
+            return checked(chained, pool, flow.until(), tried[-1])
+    schedules = (prices.schedule(chained, pool, price) for price in tried)
+    until = max(schedules, key=lambda each: float(prices.gains(chained, each).sum()))
+    return checked(chained, pool, until, tried[-1])
 
 
 def checked(chained: Chains, pool: Pool, until: Ints, price: Floats) -> Solution:
