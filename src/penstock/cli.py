@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,8 @@ from penstock import __version__
 from penstock.errors import BudgetError, ColumnError, InputError, PenstockError, PolicyError, TimeError
 
 if TYPE_CHECKING:
+    from penstock.dashboard.history import History
+    from penstock.dashboard.server import Dashboard
     from penstock.jobs.planning import Forecast
     from penstock.planner.statistics import Stream
     from penstock.policies.registry import Policy
@@ -68,6 +71,7 @@ Importance = Annotated[str | None, typer.Option(help="Column of importances: w, 
 Combine = Annotated[str, typer.Option(help="How two importances become one: min, sum, product, max, mean.")]
 PerKey = Annotated[int | None, typer.Option(help="Keep at most so many rows of one key and side.", metavar="ROWS")]
 Seed = Annotated[int, typer.Option(help="For policies that draw lots.")]
+Port = Annotated[int, typer.Option(help="Where the dashboard is; 0: any port that is free.", min=0, max=65535)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -496,6 +500,10 @@ def run_job(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, say what would be done and the memory it would take.")
     ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve a page on the job while it runs, to this machine only.")
+    ] = False,
+    port: Port = 4050,
     as_json: AsJson = False,
 ) -> None:
     """Run a join that is written down in a file, on Spark, until its streams end or Ctrl-C."""
@@ -513,14 +521,23 @@ def run_job(
             names = rows.column_names
             screen.print(_table(f"Micro-batch {number}", names, [list(row.values()) for row in rows.to_pylist()]))
 
-    with live.local_spark(found.spark.memory, running.options(found)) as spark:
-        if dry_run:
+    if dry_run:
+        with live.local_spark(found.spark.memory, running.options(found)) as spark:
             _show_forecast(screen, found.name, planning.forecast(found, spark), as_json=as_json)
-            return
-        with _progress(found.name, "micro-batches") as progress, _asked_to_stop() as stop:
-            done = running.run(
-                found, spark, stop=stop, show=show, watch=lambda batch: progress(batch.batchId + 1, None)
-            )
+        return
+    with (
+        _recorded(found.checkpoint, port if dashboard else None) as history,
+        live.local_spark(found.spark.memory, running.options(found)) as spark,
+        _progress(found.name, "micro-batches") as progress,
+        _asked_to_stop() as stop,
+    ):
+
+        def watch(batch: Any) -> None:
+            progress(batch.batchId + 1, None)
+            if history is not None:
+                _record(history, found.name, batch)
+
+        done = running.run(found, spark, stop=stop, show=show, watch=watch)
     if as_json:
         _answer({"job": found.name, **done.to_dict()})
         return
@@ -530,6 +547,80 @@ def run_job(
         _show_report(screen, done.report)
     end = "stopped; run it again to go on" if done.stopped else "ended"
     screen.print(f"{found.name}: {end}, after {done.batches} micro-batches and {done.seconds:.1f} s", markup=False)
+
+
+@contextmanager
+def _recorded(checkpoint: str | None, port: int | None) -> "Iterator[History | None]":
+    """Keep a job's history next to its checkpoint, if that is here; with a port, show it there while it grows."""
+    from penstock.dashboard.history import ENDING, Histories, History, beside
+    from penstock.dashboard.server import Dashboard
+
+    place = None if checkpoint is None else beside(checkpoint)
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        history = History(Path(folder) / f"job{ENDING}" if place is None else place)
+        if port is None:
+            yield None if place is None else history
+        else:
+            with Dashboard(Histories([history.path]), port=port) as served:
+                _show_address(served)
+                yield history
+    if history.lost:
+        Console(stderr=True).print(f"{history.path}: {history.lost} moments could not be written", markup=False)
+
+
+def _record(history: "History", name: str, batch: Any) -> None:
+    """Add a micro-batch to the history; one without rows has nothing to tell."""
+    from penstock.dashboard.history import point
+    from penstock.spark.books import reports_in
+
+    seconds = batch.batchDuration / 1000
+    ended = datetime.fromisoformat(batch.timestamp).timestamp() + seconds
+    for report in reports_in(batch):
+        history.add(point(name, report, batch=batch.batchId, time=ended, seconds=seconds))
+
+
+@app.command("dashboard")
+def show_dashboard(
+    histories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PLACE...", help="Files that penstock run wrote beside checkpoints, or their folders."
+        ),
+    ],
+    *,
+    port: Port = 4050,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; any but this machine's own takes a token.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="What readers must bring; elsewhere than on this machine one is drawn.",
+            envvar="PENSTOCK_DASHBOARD_TOKEN",
+            show_envvar=True,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what jobs do, or did: a page for browsers, and metrics for Prometheus, until Ctrl-C."""
+    from penstock.dashboard.history import Histories, there
+    from penstock.dashboard.server import Dashboard
+
+    with (
+        Dashboard(Histories(there(histories)), host=host, port=port, token=token) as served,
+        _asked_to_stop() as stop,
+    ):
+        if as_json:
+            _answer({"url": served.url, "link": served.link, "port": served.port, "token": served.token})
+            sys.stdout.flush()
+        else:
+            _show_address(served)
+        stop.wait()
+
+
+def _show_address(served: "Dashboard") -> None:
+    """Say where a dashboard is, on standard error: standard output is the command's."""
+    Console(stderr=True).print(f"dashboard: {served.link}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
