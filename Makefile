@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall figures docs clean
+.PHONY: help demo test test-browser test-chaos lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall figures docs clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -21,6 +21,11 @@ demo: $(READY) ## join two live streams inside a memory budget and show what it 
 
 test: lint types $(READY) ## everything that must hold: lint, types, rooms, tests
 	$(BIN)/python -m pytest
+
+test-browser: $(READY) ## the dashboard's page in a real Chromium, which it needs: apt-get install chromium
+	@[ -n "$$PENSTOCK_CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ echo "no Chromium found: apt-get install chromium (or its like), or set PENSTOCK_CHROMIUM to one"; exit 1; }
+	$(BIN)/python -m pytest tests/dashboard/test_browser.py
 
 test-chaos: $(READY) ## kill, break and lose what can be on Spark, for half an hour
 	$(BIN)/python -m pytest -m chaos tests/chaos

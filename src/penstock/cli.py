@@ -32,6 +32,7 @@ from penstock.errors import BudgetError, ColumnError, InputError, PenstockError,
 if TYPE_CHECKING:
     from penstock.dashboard.history import History
     from penstock.dashboard.server import Dashboard
+    from penstock.jobs.parsing import Job
     from penstock.jobs.planning import Forecast
     from penstock.planner.statistics import Stream
     from penstock.policies.registry import Policy
@@ -71,7 +72,15 @@ Importance = Annotated[str | None, typer.Option(help="Column of importances: w, 
 Combine = Annotated[str, typer.Option(help="How two importances become one: min, sum, product, max, mean.")]
 PerKey = Annotated[int | None, typer.Option(help="Keep at most so many rows of one key and side.", metavar="ROWS")]
 Seed = Annotated[int, typer.Option(help="For policies that draw lots.")]
-Port = Annotated[int, typer.Option(help="Where the dashboard is; 0: any port that is free.", min=0, max=65535)]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        help="Where the dashboard is; default 4050, or a free one if that is taken; 0: a free one.", min=0, max=65535
+    ),
+]
+Watched = Annotated[
+    bool, typer.Option("--dashboard/--no-dashboard", help="Serve a page on it while it runs, to this machine only.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -500,10 +509,8 @@ def run_job(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, say what would be done and the memory it would take.")
     ] = False,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Serve a page on the job while it runs, to this machine only.")
-    ] = False,
-    port: Port = 4050,
+    dashboard: Watched = True,
+    port: Port = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a join that is written down in a file, on Spark, until its streams end or Ctrl-C."""
@@ -526,7 +533,7 @@ def run_job(
             _show_forecast(screen, found.name, planning.forecast(found, spark), as_json=as_json)
         return
     with (
-        _recorded(found.checkpoint, port if dashboard else None) as history,
+        _recorded(found.checkpoint, dashboard=dashboard, port=port) as history,
         live.local_spark(found.spark.memory, running.options(found)) as spark,
         _progress(found.name, "micro-batches") as progress,
         _asked_to_stop() as stop,
@@ -535,7 +542,7 @@ def run_job(
         def watch(batch: Any) -> None:
             progress(batch.batchId + 1, None)
             if history is not None:
-                _record(history, found.name, batch)
+                _record(history, found, batch)
 
         done = running.run(found, spark, stop=stop, show=show, watch=watch)
     if as_json:
@@ -550,33 +557,51 @@ def run_job(
 
 
 @contextmanager
-def _recorded(checkpoint: str | None, port: int | None) -> "Iterator[History | None]":
-    """Keep a job's history next to its checkpoint, if that is here; with a port, show it there while it grows."""
-    from penstock.dashboard.history import ENDING, Histories, History, beside
-    from penstock.dashboard.server import Dashboard
+def _recorded(checkpoint: str | None, *, dashboard: bool, port: int | None) -> "Iterator[History | None]":
+    """Keep a history next to its checkpoint, if that is here; with a dashboard, show it while it grows."""
+    from penstock.dashboard.history import ENDING, History, beside
 
     place = None if checkpoint is None else beside(checkpoint)
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         history = History(Path(folder) / f"job{ENDING}" if place is None else place)
-        if port is None:
-            yield None if place is None else history
-        else:
-            with Dashboard(Histories([history.path]), port=port) as served:
-                _show_address(served)
-                yield history
+        with _shown(history, port) if dashboard else nullcontext():
+            yield history if dashboard or place is not None else None
     if history.lost:
-        Console(stderr=True).print(f"{history.path}: {history.lost} moments could not be written", markup=False)
+        _aside(f"{history.path}: {history.lost} moments could not be written")
 
 
-def _record(history: "History", name: str, batch: Any) -> None:
+@contextmanager
+def _shown(history: "History", port: int | None) -> Iterator[None]:
+    """Serve a page on a history. Where nobody asked for a port and none can be had, go on without."""
+    from penstock.dashboard.history import Histories
+    from penstock.dashboard.server import Dashboard
+
+    try:
+        served = Dashboard(Histories([history.path]), port=port)
+    except InputError as error:
+        if port is not None:
+            raise
+        _aside(f"no dashboard: {error}")
+        yield
+        return
+    with served:
+        _show_address(served)
+        yield
+
+
+def _record(history: "History", job: "Job", batch: Any) -> None:
     """Add a micro-batch to the history; one without rows has nothing to tell."""
     from penstock.dashboard.history import point
     from penstock.spark.books import reports_in
 
     seconds = batch.batchDuration / 1000
     ended = datetime.fromisoformat(batch.timestamp).timestamp() + seconds
+    newest = None if job.replayed else batch.eventTime.get("max")
+    lag = None if newest is None else max(0.0, ended - datetime.fromisoformat(newest).timestamp())
+    budget = job.settings.memory if isinstance(job.settings.memory, int) else None
     for report in reports_in(batch):
-        history.add(point(name, report, batch=batch.batchId, time=ended, seconds=seconds))
+        moment = point(job.name, report, batch=batch.batchId, time=ended, seconds=seconds, lag=lag, budget=budget)
+        history.add(moment)
 
 
 @app.command("dashboard")
@@ -588,7 +613,7 @@ def show_dashboard(
         ),
     ],
     *,
-    port: Port = 4050,
+    port: Port = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on; any but this machine's own takes a token.")
     ] = "127.0.0.1",
@@ -619,8 +644,13 @@ def show_dashboard(
 
 
 def _show_address(served: "Dashboard") -> None:
-    """Say where a dashboard is, on standard error: standard output is the command's."""
-    Console(stderr=True).print(f"dashboard: {served.link}", markup=False, highlight=False, soft_wrap=True)
+    """Say where a dashboard is."""
+    _aside(f"dashboard: {served.link}")
+
+
+def _aside(words: str) -> None:
+    """Say something on standard error: standard output is the command's."""
+    Console(stderr=True).print(words, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -845,7 +875,7 @@ def doctor(
 
 
 @app.command()
-def demo(
+def demo(  # noqa: PLR0913 - one parameter an option
     *,
     rows: Annotated[int, typer.Option(help="Rows on each side.")] = 200_000,
     memory: Annotated[str, typer.Option(help='The budget: rows, or bytes ("1MB").', metavar="SIZE")] = "2000",
@@ -858,6 +888,8 @@ def demo(
     engine: Annotated[
         str | None, typer.Option(help="Where it runs: spark, or embedded; default spark where it is installed.")
     ] = None,
+    dashboard: Watched = True,
+    port: Port = None,
     as_json: AsJson = False,
 ) -> None:
     """Watch a join of two live streams survive a surge, and see what the budget cost."""
@@ -881,20 +913,31 @@ def demo(
     if cold and not as_json:
         screen.print(f"compiled for the first time in {time.perf_counter() - begin:.0f} s; later runs start at once")
     display = _Display(screen, rows=rows, memory=memory, window=showing.WINDOW, policy=str(chosen)) if live else None
-    with display or nullcontext():
+    with _recorded(None, dashboard=dashboard and pace > 0, port=port) as history, display or nullcontext():
+
+        def watch(moment: "Moment") -> None:
+            if display is not None:
+                display.show(moment)
+            if history is not None:
+                _remember(history, moment, budget)
+
         shown = showing.demo(
-            engine=where,
-            rows=rows,
-            memory=budget,
-            seed=seed,
-            policy=chosen,
-            seconds=pace,
-            watch=None if display is None else display.show,
+            engine=where, rows=rows, memory=budget, seed=seed, policy=chosen, seconds=pace, watch=watch
         )
     if as_json:
         _answer(shown.to_dict())
     else:
         _show_demo(screen, shown)
+
+
+def _remember(history: "History", moment: "Moment", budget: int | str) -> None:
+    """Add a moment of the demo to its history."""
+    from penstock.dashboard.history import point
+
+    limit = budget if isinstance(budget, int) else None
+    history.add(
+        point("demo", moment.report, batch=moment.number, time=time.time(), seconds=moment.seconds, budget=limit)
+    )
 
 
 # --- words --------------------------------------------------------------------------------------------------

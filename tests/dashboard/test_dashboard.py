@@ -1,8 +1,8 @@
 """A history survives what happens to files, and the server gives its numbers to those who may have them."""
 
 import json
+import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents import ROOT
+from moments import HOSTILE, moment, report, written
 from penstock import cli
 from penstock.dashboard import history as keeping
 from penstock.dashboard import server as serving
@@ -27,43 +28,10 @@ from penstock.dashboard.history import ENDING, Histories, History, beside, point
 from penstock.dashboard.metrics import KINDS
 from penstock.dashboard.server import SAFE, Dashboard
 from penstock.errors import InputError
-from penstock.quality.books import Estimate, Report, Sides
+from penstock.quality.books import Report, Sides
 
 WAIT = 120  # seconds, on a machine that has much else to do
-PACKAGE = Path(keeping.__file__).parent
 TOKEN = "a token of some length"  # noqa: S105
-HOSTILE = '<script>alert("x")</script>\\ \n{}'
-
-
-def report(batch: int = 3, recall: Estimate | None = Estimate(0.7, 0.75, 0.8)) -> Report:  # noqa: B008
-    left, right = 1000 * batch, 700 * batch
-    return Report(
-        policy="prob",
-        arrivals=Sides(left, right),
-        live=Sides(40, 60),
-        expired=Sides(left - 45 - 2 * batch, right - 60 - batch),
-        shed={"budget": Sides(2 * batch, batch), "per_key": Sides(0, 0), "late": Sides(5, 0)},
-        pairs=123_456_789_012 * batch,
-        importance=None,
-        exact_estimate=None,
-        recall=recall,
-        memory_rows=101,
-        memory_bytes=12_345,
-        comparisons=99,
-        unprobed=Sides(7, 8),
-    )
-
-
-def moment(batch: int, query: str = "calls") -> dict[str, Any]:
-    return point(query, report(batch), batch=batch, time=1e9 + 10 * batch, seconds=0.5 + batch)
-
-
-def written(path: Path, batches: range, query: str = "calls") -> Path:
-    history = History(path)
-    for batch in batches:
-        history.add(moment(batch, query))
-    assert history.lost == 0
-    return path
 
 
 @pytest.fixture
@@ -183,6 +151,14 @@ def test_a_line_that_is_half_there_is_read_once_it_is_whole(path: Path) -> None:
         {"query": "long" * 100},
         {"mode": "off"},
         {"mode": []},
+        {"lag": -1},
+        {"lag": "none"},
+        {"budget": 1.5},
+        {"keys": "ab"},
+        {"keys": [["a", 1, 2]]},
+        {"keys": [[1, 1]]},
+        {"keys": [["a" * 201, 1]]},
+        {"keys": [["a", 1]] * 11},
     ],
 )
 def test_lines_that_are_no_moments_are_passed_over(path: Path, change: dict[str, Any]) -> None:
@@ -251,6 +227,12 @@ def test_folders_are_looked_into_also_for_what_comes_later(tmp_path: Path) -> No
     assert {"calls": 1, twin: 2, "trades": 3} == {name: each["batch"] for name, each in histories.latest().items()}
 
 
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"a{ENDING}")
+    written(tmp_path / f"b{ENDING}", range(1, 2))
+    assert list(Histories([tmp_path]).latest()) == ["calls"]
+
+
 def test_a_place_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"histories: got .*nowhere; give a folder"):
         there([tmp_path, tmp_path / "nowhere"])
@@ -310,6 +292,8 @@ def test_metrics_are_the_last_moment(served: Dashboard, path: Path) -> None:
         'penstock_recall_high{query="calls"}': 0.8,
         'penstock_memory_bytes{query="calls"}': told.memory_bytes,
         'penstock_batch_seconds{query="calls"}': 3.5,
+        'penstock_lag_seconds{query="calls"}': 0.25,
+        'penstock_budget_rows{query="calls"}': 100,
         'penstock_last_batch_timestamp_seconds{query="calls"}': 1e9 + 30,
     }
     for at, side in enumerate(("left", "right")):
@@ -356,6 +340,7 @@ def test_every_answer_is_safe_and_from_here(served: Dashboard, target: str) -> N
         "/..%2fhistory.py",
         "/history.py",
         "//etc/passwd",
+        "//[",
         "/data.json/",
         "/DATA.JSON",
         "/data.json%00",
@@ -471,6 +456,25 @@ def test_a_reader_that_says_nothing_is_sent_away(path: Path, monkeypatch: pytest
         assert raw(dashboard, b"GET / HTTP/1.1\r\nHost: 127") == b""
 
 
+def test_a_reader_that_says_little_at_a_time_is_sent_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A letter now and then does not buy more time: all of the request must be there."""
+    monkeypatch.setattr(serving._Handler, "timeout", 0.2)
+    with (
+        Dashboard(Histories([path]), port=0) as dashboard,
+        socket.create_connection(("127.0.0.1", dashboard.port), timeout=0.02) as connection,
+    ):
+        answer = None
+        while answer is None:
+            try:
+                connection.sendall(b"x")
+                answer = connection.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError:  # it closed while we sent
+                answer = b""
+        assert answer == b""
+
+
 # --- tokens and addresses -----------------------------------------------------------------------------------------
 
 
@@ -499,7 +503,22 @@ def test_elsewhere_a_token_is_drawn(path: Path) -> None:
     assert one.token
     assert len(one.token) >= 32
     assert one.token != two.token
-    assert Dashboard.__init__.__kwdefaults__ == {"host": "127.0.0.1", "port": 4050, "token": None}
+    assert Dashboard.__init__.__kwdefaults__ == {"host": "127.0.0.1", "port": None, "token": None}
+
+
+def test_without_a_wish_a_port_that_is_taken_gives_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(serving, "PORT", taken)
+        with Dashboard(Histories([path])) as dashboard:
+            assert dashboard.port != taken
+            assert ask(dashboard, "/")[0] == 200
+        with pytest.raises(InputError, match="give another port"):
+            Dashboard(Histories([path]), port=taken)
+    with Dashboard(Histories([path])) as dashboard:
+        assert dashboard.port == taken
 
 
 def test_addresses_that_cannot_be(served: Dashboard, path: Path) -> None:
@@ -541,20 +560,56 @@ def progress(batch: int, *reports: Report) -> SimpleNamespace:
         batchId=batch,
         batchDuration=1500,
         timestamp="2001-09-09T01:46:40.000Z",
+        eventTime={"max": "2001-09-09T01:46:39.250Z"},
         numInputRows=1,
         observedMetrics={f"penstock {at}": SimpleNamespace(asDict=row.copy) for at, row in enumerate(told)},
     )
 
 
-def test_a_job_keeps_its_history_and_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with cli._recorded(str(tmp_path / "out" / "state"), 0) as history:
+def job(*, replayed: bool = False, memory: int | str | None = 500) -> Any:
+    """Return what the history takes from a job."""
+    return SimpleNamespace(name="calls", replayed=replayed, settings=SimpleNamespace(memory=memory))
+
+
+@pytest.mark.parametrize("memory", [None, "1MB"])
+def test_what_a_job_does_not_know_is_not_told(path: Path, memory: str | None) -> None:
+    """Rows of a trace are as old as the trace; a budget in bytes is none in rows."""
+    history = History(path)
+    cli._record(history, job(replayed=True, memory=memory), progress(1, OURS))
+    before = progress(2, OURS)
+    before.eventTime = {}
+    cli._record(history, job(), before)
+    first, second = Histories([path]).queries()["calls"]["points"]
+    assert (None, None) == (first["lag"], first["budget"])
+    assert (None, 500) == (second["lag"], second["budget"])
+
+
+def test_a_job_goes_on_where_no_page_can_be_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError("no sockets here")
+
+    monkeypatch.setattr(serving, "_Server", refused)
+    with cli._recorded(str(tmp_path / "state"), dashboard=True, port=None) as history:
         assert history is not None
-        cli._record(history, "calls", progress(0))
-        cli._record(history, "calls", progress(1, OURS))
+    assert "no dashboard: " in capsys.readouterr().err
+    with (
+        pytest.raises(InputError, match="give another port"),
+        cli._recorded(str(tmp_path / "state"), dashboard=True, port=7),
+    ):
+        pass
+
+
+def test_a_job_keeps_its_history_and_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with cli._recorded(str(tmp_path / "out" / "state"), dashboard=True, port=0) as history:
+        assert history is not None
+        cli._record(history, job(), progress(0))
+        cli._record(history, job(), progress(1, OURS))
         port = re.search(r"http://127\.0\.0\.1:(\d+)/", capsys.readouterr().err)
         assert port is not None
         shown = data(SimpleNamespace(port=int(port[1])))  # type: ignore[arg-type]
-    want = point("calls", OURS, batch=1, time=1e9 + 1.5, seconds=1.5)
+    want = point("calls", OURS, batch=1, time=1e9 + 1.5, seconds=1.5, lag=2.25, budget=500)
     assert [want] == bare(shown["calls"]["points"])
     assert {"calls": want} == Histories([tmp_path]).latest()
     assert [beside(str(tmp_path / "out" / "state"))] == list((tmp_path / "out").iterdir())
@@ -565,11 +620,11 @@ def test_a_job_whose_checkpoint_is_not_here_leaves_no_history(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for place in (None, "s3a://lake/state"):
-        with cli._recorded(place, None) as history:
+        with cli._recorded(place, dashboard=False, port=None) as history:
             assert history is None
-        with cli._recorded(place, 0) as history:
+        with cli._recorded(place, dashboard=True, port=0) as history:
             assert history is not None
-            cli._record(history, "calls", progress(1, OURS))
+            cli._record(history, job(), progress(1, OURS))
             assert history.path.exists()
     assert list(tmp_path.iterdir()) == []
 
@@ -578,9 +633,9 @@ def test_a_history_that_cannot_be_written_is_told_at_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    with cli._recorded(str(tmp_path / "file" / "state"), None) as history:
+    with cli._recorded(str(tmp_path / "file" / "state"), dashboard=False, port=None) as history:
         assert history is not None
-        cli._record(history, "calls", progress(1, OURS))
+        cli._record(history, job(), progress(1, OURS))
     assert "1 moments could not be written" in " ".join(capsys.readouterr().err.split())
 
 
@@ -622,61 +677,3 @@ def test_a_run_tells_of_every_micro_batch_once(monkeypatch: pytest.MonkeyPatch) 
     done = running.run(SimpleNamespace(streams=(), ends=False), None, stop=threading.Event(), watch=told.append)
     assert batches == told
     assert done.batches == 7
-
-
-# --- the page -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not there to run the page's script")
-def test_the_page_shows_the_numbers(tmp_path: Path) -> None:
-    """In a made-up document: the script runs, draws all charts, and its numbers are the report's."""
-    known = [{**moment(batch), "serial": batch} for batch in range(1, 4)]
-    answer = {"run": "1", "queries": {HOSTILE: {"first": 1, "points": known}}}
-    (tmp_path / "answer.json").write_text(json.dumps(answer))
-    words: list[str | Path] = [
-        "node",
-        Path(__file__).with_name("page_in_node.js"),
-        PACKAGE / "page.js",
-        tmp_path / "answer.json",
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=WAIT)
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
-    told = report(3)
-    want = {
-        "rows in, left": f"{told.arrivals.left:,}",
-        "rows in, right": f"{told.arrivals.right:,}",
-        "pairs": f"{told.pairs:,}",
-        "recall": told.recall_in_words,
-        "rows held": f"{told.memory_rows:,}",
-        "rows shed": f"{sum(count.total for count in told.shed.values()):,}",
-        "rows not fully probed": f"{told.unprobed.total:,}",
-        "micro-batch": "3",
-    }
-    assert want.items() <= shown["facts"].items()
-    assert shown["queries"] == [HOSTILE]
-    assert shown["captions"] == [
-        ["Rows a second", "in, left 100", "in, right 70", "pairs out 12.3B"],
-        ["Recall", "estimate 75.0%"],
-        ["Rows held", "left 40", "right 60"],
-        ["Rows shed so far", "budget 9", "per_key 0", "late 5"],
-        ["Seconds a micro-batch", "seconds 3.50"],
-    ]
-    assert shown["bands"] == 1
-    assert min(shown["lines"]) >= 3
-    assert shown["largest"] <= 10_000
-
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is there to open the page in")
-def test_a_browser_shows_the_numbers(served: Dashboard, path: Path, tmp_path: Path) -> None:
-    written(path, range(1, 4))
-    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    words = [str(BROWSER), *flags, "--virtual-time-budget=5000", "--dump-dom", served.url]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=WAIT)
-    assert done.returncode == 0, done.stderr
-    assert f"<dt>pairs</dt><dd>{report(3).pairs:,}</dd>" in done.stdout
-    assert f"<dt>recall</dt><dd>{report(3).recall_in_words}</dd>" in done.stdout
-    assert done.stdout.count("<canvas") == 5

@@ -15,7 +15,8 @@ from penstock.quality.books import Report
 ENDING = ".history.jsonl"
 POINTS = 10_000  # of a query, that a page is given
 LINE = 1 << 16  # bytes; a longer one is none of ours
-NAME = 200  # characters of a query's
+NAME = 200  # characters of a query's, and of a key
+KEYS = 10  # that a moment names
 SOME = 1 << 20  # bytes read at once
 SIDED = ("arrivals", "live", "expired", "unprobed")
 WHOLE = ("batch", "pairs", "memory_rows", "memory_bytes", "comparisons")
@@ -33,8 +34,18 @@ def beside(checkpoint: str) -> Path | None:
     return place.with_name(place.name + ENDING)
 
 
-def point(query: str, report: Report, *, batch: int, time: float, seconds: float) -> Point:
-    """Return a moment as plain JSON values: counts only, nothing of the data.
+def point(
+    query: str,
+    report: Report,
+    *,
+    batch: int,
+    time: float,
+    seconds: float,
+    lag: float | None = None,
+    budget: int | None = None,
+    keys: Sequence[tuple[str, int]] | None = None,
+) -> Point:
+    """Return a moment as plain JSON values: counts only, nothing of the data but the keys that are given.
 
     Parameters:
         query: its name.
@@ -42,6 +53,9 @@ def point(query: str, report: Report, *, batch: int, time: float, seconds: float
         batch: the number of the micro-batch.
         time: when it ended, in seconds since 1970.
         seconds: how long it took.
+        lag: how long before that the newest row says it happened, in seconds; None: rows do not tell of today.
+        budget: how many rows may be held; None: it is not counted in rows.
+        keys: those of which most rows were shed in this micro-batch, and how many; None: they are nobody's business.
     """
     return {
         "query": query[:NAME],
@@ -56,6 +70,9 @@ def point(query: str, report: Report, *, batch: int, time: float, seconds: float
         "recall": None if report.recall is None else list(report.recall),
         **{name: list(getattr(report, name)) for name in SIDED},
         "shed": {reason: list(count) for reason, count in report.shed.items()},
+        "lag": lag,
+        "budget": budget,
+        "keys": None if keys is None else [[key[:NAME], rows] for key, rows in keys[:KEYS]],
     }
 
 
@@ -227,7 +244,7 @@ class Histories:
         for place in self._places:
             if place.is_dir():
                 inside = [*place.glob(f"*{ENDING}"), *place.glob(f"*/*{ENDING}")]
-                found |= dict.fromkeys(sorted(each.resolve() for each in inside))
+                found |= dict.fromkeys(sorted(each.resolve() for each in inside if each.is_file()))
             else:
                 found[place.resolve()] = None
         return list(found)
@@ -243,15 +260,18 @@ def _point(line: bytes) -> Point | None:
             **{name: _number(read[name]) for name in ("time", "seconds")},
             **{name: _count(read[name]) for name in WHOLE},
             **{name: _sides(read[name]) for name in SIDED},
-            "recall": None if read["recall"] is None else _interval(read["recall"]),
+            **{
+                name: None if read[name] is None else check(read[name])
+                for name, check in (("recall", _interval), ("lag", _number), ("budget", _count), ("keys", _keys))
+            },
             "shed": {_reason(name): _sides(count) for name, count in read["shed"].items()},
         }
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= NAME:
+def _text(value: Any, least: int = 1) -> str:
+    if not isinstance(value, str) or not least <= len(value) <= NAME:
         raise ValueError
     value.encode()  # half a character is none
     return value
@@ -283,3 +303,9 @@ def _sides(value: Any) -> list[int]:
 def _interval(value: Any) -> list[float]:
     low, mid, high = value
     return [_number(low), _number(mid), _number(high)]
+
+
+def _keys(value: Any) -> list[list[Any]]:
+    if not isinstance(value, list) or len(value) > KEYS:
+        raise ValueError
+    return [[_text(key, least=0), _count(rows)] for key, rows in value]

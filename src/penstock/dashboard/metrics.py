@@ -17,6 +17,8 @@ KINDS = {
     "penstock_shed_total": ("counter", "Rows given up before their time."),
     "penstock_unprobed_total": ("counter", "Rows not compared with all of the other window."),
     "penstock_batch_seconds": ("gauge", "How long the last micro-batch took."),
+    "penstock_lag_seconds": ("gauge", "From the newest row's own time to the end of its micro-batch."),
+    "penstock_budget_rows": ("gauge", "Rows that may be held."),
     "penstock_last_batch_timestamp_seconds": ("gauge", "When the last micro-batch ended."),
 }
 
@@ -46,6 +48,9 @@ def _samples(query: str, point: Point) -> Iterator[tuple[str, str, Any]]:
             yield sample("shed_total", count[at], reason=reason, side=side)
     if point["recall"] is not None:
         for name, value in zip(("recall_low", "recall", "recall_high"), point["recall"], strict=True):
+            yield sample(name, value)
+    for name, value in (("lag_seconds", point["lag"]), ("budget_rows", point["budget"])):
+        if value is not None:
             yield sample(name, value)
     yield sample("pairs_total", point["pairs"])
     yield sample("memory_bytes", point["memory_bytes"])

@@ -1,84 +1,137 @@
-// Draw what queries do: asks the server for what is new, keeps it, and draws the query that is chosen.
+// Draw what queries do: ask the server for what is new, keep it, and draw the query that is chosen.
 "use strict";
 
 const EVERY = 2000; // milliseconds between two questions
 const POINTS = 10000; // of a query
-const SHADES = ["one", "two", "three", "four"];
+const QUIET = 10; // seconds without a micro-batch, and five times as long as they usually are apart
+const SHADES = ["one", "two", "three", "four", "five", "six"];
 const SIDES = ["left", "right"];
+const SECOND = 1, MINUTE = 60, HOUR = 3600, DAY = 86400;
+const STEPS = [
+  ...[1, 2, 5, 10, 15, 30].map((many) => many * SECOND), ...[1, 2, 5, 10, 15, 30].map((many) => many * MINUTE),
+  ...[1, 2, 3, 6, 12].map((many) => many * HOUR), ...[1, 2, 7, 30, 90, 365].map((many) => many * DAY),
+];
 const token = new URLSearchParams(location.search).get("token");
-const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const tick = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const digits = (options) => new Intl.NumberFormat("en", options);
+const count = digits({ maximumFractionDigits: 0 });
+const short = digits({ notation: "compact", maximumSignificantDigits: 3 });
+const percent = { format: (share) => `${(100 * share).toFixed(1)}%` };
+const roundly = { format: (share) => `${+(100 * share).toFixed(2)}%` };
+const fine = { format: (seconds) => seconds < 10 ? seconds.toFixed(2) : count.format(seconds) };
+const moments = (options) => new Intl.DateTimeFormat(undefined, { hourCycle: "h23", ...options });
+const precise = moments({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minutes = moments({ hour: "2-digit", minute: "2-digit" });
+const days = moments({ day: "numeric", month: "short" });
+const dated = moments({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 const known = new Map(); // name of a query -> its points
 let run = null; // of the server that was asked last
 let serial = 0; // of the last point that came
+let reached = true; // whether the server answered when it was asked last
 
+const find = (id) => document.getElementById(id);
 const both = (sides) => sides[0] + sides[1];
-const percent = (share) => `${(100 * share).toFixed(1)}%`;
+const last = (list) => list[list.length - 1];
 
-// The growth of a total a second, between each point and the one before; null where it began anew.
-function rates(points, total) {
+// --- what is drawn --------------------------------------------------------------------------------------------------
+
+// What a total grew by since the point before; null where it began anew.
+function growth(points, total) {
   return points.map((point, at) => {
-    const before = at ? points[at - 1] : null;
-    const seconds = before ? point.time - before.time : point.seconds;
-    const more = before ? total(point) - total(before) : total(point);
-    return seconds > 0 && more >= 0 ? more / seconds : null;
+    const more = at ? total(point) - total(points[at - 1]) : total(point);
+    return more >= 0 ? more : null;
   });
 }
 
-const sided = (points, name) =>
-  SIDES.map((side, at) => ({ name: side, values: points.map((point) => point[name][at]) }));
+// The growth of a total a second. The first point of all has no point before it: its own micro-batch is its time.
+function rates(points, total) {
+  return growth(points, total).map((more, at) => {
+    const seconds = at ? points[at].time - points[at - 1].time : points[at].batch ? 0 : points[at].seconds;
+    return more !== null && seconds > 0 ? more / seconds : null;
+  });
+}
+
+function probed(points) {
+  const came = growth(points, (point) => both(point.arrivals));
+  const passed = growth(points, (point) => both(point.unprobed));
+  return came.map((rows, at) => rows && passed[at] !== null ? Math.max(0, 1 - passed[at] / rows) : null);
+}
+
+const each = (points, value) => points.map(value);
 
 const CHARTS = [
   {
-    title: "Rows a second",
-    lines: (points) => [
-      ...SIDES.map((side, at) => ({ name: `in, ${side}`, values: rates(points, (point) => point.arrivals[at]) })),
-      { name: "pairs out", values: rates(points, (point) => point.pairs) },
-    ],
-    words: short,
+    title: "Rows in", unit: "rows a second", words: short,
+    lines: (points) => SIDES.map((side, at) => ({ name: side, values: rates(points, (point) => point.arrivals[at]) })),
   },
   {
-    title: "Recall",
-    lines: (points) => [{ name: "estimate", values: points.map((point) => point.recall && point.recall[1]) }],
-    band: (points) => points.map((point) => point.recall && [point.recall[0], point.recall[2]]),
-    words: { format: percent },
-    top: 1,
+    title: "Pairs out", unit: "pairs a second", words: short,
+    lines: (points) => [{ name: "pairs", shade: "three", values: rates(points, (point) => point.pairs) }],
   },
-  { title: "Rows held", lines: (points) => sided(points, "live"), words: count },
   {
-    title: "Rows shed so far",
-    lines: (points) => Object.keys(points[points.length - 1].shed).map((reason) => ({
-      name: reason, values: points.map((point) => both(point.shed[reason] || [0, 0])),
+    title: "Recall", unit: "with its 95 % interval", words: percent, ticks: roundly,
+    most: 1, close: true, none: "Recall is not known.",
+    lines: (points) => [{
+      name: "recall", shade: "four", values: each(points, (point) => point.recall && point.recall[1]),
+      low: each(points, (point) => point.recall && point.recall[0]),
+      high: each(points, (point) => point.recall && point.recall[2]),
+    }],
+  },
+  {
+    title: "Rows held", unit: "rows", words: count, ticks: short, stacked: true,
+    lines: (points) => SIDES.map((side, at) => ({ name: side, values: each(points, (point) => point.live[at]) })),
+    limit: (points) => last(points).budget,
+  },
+  {
+    title: "Rows shed", unit: "rows a second", words: short, stacked: true, none: "Nothing was shed.",
+    lines: (points) => Object.entries(last(points).shed).filter(([, sides]) => both(sides)).map(([reason], at) => ({
+      name: reason, shade: ["five", "six", "two"][at % 3],
+      values: rates(points, (point) => both(point.shed[reason] || [0, 0])),
     })),
-    words: count,
   },
   {
-    title: "Seconds a micro-batch",
-    lines: (points) => [{ name: "seconds", values: points.map((point) => point.seconds) }],
-    words: { format: (seconds) => seconds.toFixed(2) },
+    title: "Fully probed", unit: "share of the rows that came", words: percent, ticks: roundly, most: 1,
+    shown: (points) => both(last(points).unprobed) > 0,
+    lines: (points) => [{ name: "probed", shade: "six", values: probed(points) }],
+  },
+  {
+    title: "Micro-batch", unit: "seconds", words: fine, ticks: short,
+    lines: (points) => [{ name: "took", values: each(points, (point) => point.seconds) }],
+  },
+  {
+    title: "Lag", unit: "seconds, from the newest row's time to the batch's end", words: fine, ticks: short,
+    shown: (points) => points.some((point) => point.lag !== null),
+    lines: (points) => [{ name: "newest row", shade: "two", values: each(points, (point) => point.lag) }],
   },
 ];
 
 function facts(point) {
-  const shed = Object.values(point.shed).reduce((sum, sides) => sum + both(sides), 0);
+  const shed = Object.entries(point.shed).map(([reason, sides]) => [reason, both(sides)]).filter((pair) => pair[1]);
+  const given = shed.reduce((sum, pair) => sum + pair[1], 0);
+  const came = both(point.arrivals), passed = both(point.unprobed);
   const [low, mid, high] = point.recall || [];
-  const recall = mid === undefined ? "not known" :
-    high - low < 0.0005 ? percent(mid) : `${percent(mid)} (${(100 * low).toFixed(1)}-${(100 * high).toFixed(1)})`;
-  return {
-    "rows in, left": count.format(point.arrivals[0]),
-    "rows in, right": count.format(point.arrivals[1]),
-    "pairs": count.format(point.pairs),
-    "recall": recall,
-    "rows held": count.format(point.memory_rows),
-    "MB held": (point.memory_bytes / 1e6).toFixed(1),
-    [point.mode === "observe" ? "rows it would have shed" : "rows shed"]: count.format(shed),
-    "rows not fully probed": count.format(both(point.unprobed)),
-    "micro-batch": count.format(point.batch),
-  };
+  const interval = mid === undefined ? "nothing was sampled" : high - low < 0.0005 ? "exactly" :
+    `between ${(100 * low).toFixed(1)} and ${(100 * high).toFixed(1)}`;
+  const named = (pairs) => pairs.map(([name, value]) => `${name}\u00a0${count.format(value)}`).join(" \u00b7 ");
+  const observed = point.mode === "observe";
+  return [
+    ["Recall", mid === undefined ? "not known" : percent.format(mid), interval],
+    ["Rows in", count.format(came), named(SIDES.map((side, at) => [side, point.arrivals[at]]))],
+    ["Pairs out", count.format(point.pairs), came ? `${short.format(point.pairs / came)} a row` : ""],
+    ["Rows held", count.format(point.memory_rows), [
+      ...(point.budget === null ? [] : [`of\u00a0${count.format(point.budget)}`]),
+      `${(point.memory_bytes / 1e6).toFixed(1)}\u00a0MB`,
+    ].join(" \u00b7 ")],
+    [observed ? "Would have been shed" : "Rows shed", count.format(given), named(shed) || "none"],
+    ...(passed ? [["Not fully probed", count.format(passed), `${percent.format(passed / came)} of the rows`]] : []),
+    ["Micro-batches", count.format(point.batch + 1), [
+      `last\u00a0${fine.format(point.seconds)}\u00a0s`,
+      ...(point.lag === null ? [] : [`lag\u00a0${fine.format(point.lag)}\u00a0s`]),
+    ].join(" \u00b7 ")],
+  ];
 }
+
+// --- a chart --------------------------------------------------------------------------------------------------------
 
 function made(kind, text, shade) {
   const element = document.createElement(kind);
@@ -87,87 +140,303 @@ function made(kind, text, shade) {
   return element;
 }
 
-function frame(chart) {
-  const figure = made("figure");
-  chart.caption = made("figcaption");
-  chart.canvas = made("canvas");
-  chart.canvas.setAttribute("role", "img");
-  figure.append(chart.caption, chart.canvas);
-  return figure;
+// Round numbers from below `low` to above `high`, about so many.
+function scale(low, high, about) {
+  const rough = (high - low) / about || 1, size = 10 ** Math.floor(Math.log10(rough));
+  const step = size * [1, 2, 2.5, 5, 10].find((many) => many * size >= rough * (1 - 1e-9));
+  const first = Math.floor(low / step + 1e-9), end = Math.ceil(high / step - 1e-9);
+  return Array.from({ length: end - first + 1 }, (_, at) => +((first + at) * step).toPrecision(12));
 }
 
-function draw(chart, points) {
-  const lines = chart.lines(points);
-  const bands = chart.band ? chart.band(points) : [];
-  const latest = lines.map((line) => line.values[line.values.length - 1]);
-  const legend = lines.map((line, at) =>
-    made("span", `${line.name} ${latest[at] == null ? "-" : chart.words.format(latest[at])}`, SHADES[at % SHADES.length]));
-  chart.caption.replaceChildren(made("h2", chart.title), ...legend);
-  chart.canvas.setAttribute("aria-label", [chart.title, ...legend.map((span) => span.textContent)].join(", "));
+// Moments that are round on the reader's clock, about so many.
+function hours(begin, end, about) {
+  const step = STEPS.find((seconds) => (end - begin) / seconds <= about) || last(STEPS);
+  const shift = -60 * new Date(1000 * begin).getTimezoneOffset();
+  const ticks = [];
+  for (let at = Math.ceil((begin + shift) / step) * step - shift; at <= end; at += step) ticks.push(at);
+  return { ticks, words: step < MINUTE ? precise : step < DAY ? minutes : days };
+}
 
-  const ratio = devicePixelRatio || 1;
-  const wide = chart.canvas.clientWidth, high = chart.canvas.clientHeight;
-  chart.canvas.width = wide * ratio;
-  chart.canvas.height = high * ratio;
-  const brush = chart.canvas.getContext("2d");
-  brush.scale(ratio, ratio);
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-
-  let top = chart.top || 0;
-  for (const line of lines) for (const value of line.values) if (value > top) top = value;
-  top = top || 1;
-  const left = 48, right = wide - 8, above = 8, below = high - 20;
-  const begin = points[0].time, length = points[points.length - 1].time - begin || 1;
-  const x = (at) => left + (right - left) * (points.length > 1 ? (points[at].time - begin) / length : 0.5);
-  const y = (value) => below - (below - above) * Math.min(value / top, 1);
-
-  brush.font = "11px system-ui, sans-serif";
-  brush.strokeStyle = colour("line");
-  brush.fillStyle = colour("soft");
-  brush.textBaseline = "middle";
-  brush.textAlign = "right";
-  for (const share of [0, 0.5, 1]) {
-    brush.beginPath();
-    brush.moveTo(left, y(share * top));
-    brush.lineTo(right, y(share * top));
-    brush.stroke();
-    brush.fillText(chart.top ? percent(share * top) : tick.format(share * top), left - 4, y(share * top));
-  }
-  brush.textBaseline = "bottom";
-  brush.fillText(clock.format(1000 * (begin + (points.length > 1 ? length : 0))), right, high);
-  brush.textAlign = "left";
-  brush.fillText(clock.format(1000 * begin), left, high);
-
-  brush.fillStyle = colour(SHADES[0]);
-  brush.globalAlpha = 0.2;
-  for (let from = 0; from < bands.length; from++) {
-    if (!bands[from]) continue;
+// The stretches of values that are there: first and last place of each.
+function stretches(values) {
+  const found = [];
+  for (let from = 0; from < values.length; from++) {
+    if (values[from] === null) continue;
     let to = from;
-    while (to + 1 < bands.length && bands[to + 1]) to++;
-    brush.beginPath();
-    for (let at = from; at <= to; at++) brush.lineTo(x(at), y(bands[at][1]));
-    for (let at = to; at >= from; at--) brush.lineTo(x(at), y(bands[at][0]));
-    brush.closePath();
-    brush.fill();
+    while (to + 1 < values.length && values[to + 1] !== null) to++;
+    found.push([from, to]);
     from = to;
   }
-  brush.globalAlpha = 1;
+  return found;
+}
 
-  brush.lineWidth = 1.5;
-  lines.forEach((line, which) => {
-    brush.strokeStyle = brush.fillStyle = colour(SHADES[which % SHADES.length]);
-    brush.beginPath();
-    let open = false;
-    line.values.forEach((value, at) => {
-      if (value == null) open = false;
-      else if (open) brush.lineTo(x(at), y(value));
-      else { brush.moveTo(x(at), y(value)); open = true; }
+// What is drawn of values: for every column of pixels where it is, the mean, the lowest and the highest.
+function columns(x, values, from, to) {
+  const found = [];
+  for (let at = from; at <= to;) {
+    const pixel = Math.round(x[at]);
+    let end = at, sum = 0, low = Infinity, high = -Infinity;
+    for (; end <= to && Math.round(x[end]) === pixel; end++) {
+      sum += values[end];
+      if (values[end] < low) low = values[end];
+      if (values[end] > high) high = values[end];
+    }
+    found.push({ x: end - at > 1 ? pixel : x[at], mean: sum / (end - at), low, high });
+    at = end;
+  }
+  return found;
+}
+
+class Chart {
+  constructor(about) {
+    this.about = about;
+    this.figure = made("figure");
+    const caption = made("figcaption"), title = made("h2", `${about.title} `);
+    title.append(made("small", about.unit));
+    this.legend = made("ul");
+    caption.append(title, this.legend);
+    this.plot = made("div", undefined, "plot");
+    this.plot.tabIndex = 0;
+    this.plot.setAttribute("role", "img");
+    this.base = made("canvas");
+    this.over = made("canvas");
+    this.none = made("p", about.none || "Nothing yet.");
+    this.plot.append(this.base, this.over, this.none);
+    this.figure.append(caption, this.plot);
+    this.plot.addEventListener("pointermove", (event) => point(this.nearest(event.offsetX)));
+    this.plot.addEventListener("pointerdown", (event) => point(this.nearest(event.offsetX)));
+    this.plot.addEventListener("pointerleave", () => point(null));
+    this.plot.addEventListener("blur", () => point(null));
+    this.plot.addEventListener("keydown", (event) => {
+      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (way) point(Math.min(Math.max((cursor === null ? view.length - 1 : cursor) + way, 0), view.length - 1));
     });
+  }
+
+  // Take points, and draw them.
+  update(points) {
+    this.figure.hidden = Boolean(this.about.shown && !this.about.shown(points));
+    if (this.figure.hidden) return;
+    this.lines = this.about.lines(points).map((line, at) => ({ shade: SHADES[at], ...line }));
+    this.none.hidden = this.lines.some((line) => line.values.some((value) => value !== null));
+    if (this.about.stacked) {
+      this.lines.forEach((line, at) => {
+        line.low = at ? this.lines[at - 1].high : line.values.map((value) => value === null ? null : 0);
+        line.high = line.values.map((value, place) => value === null ? null : value + (line.low[place] || 0));
+      });
+    }
+    this.limit = this.about.limit ? this.about.limit(points) : null;
+    this.paint(points);
+    this.mark(points, cursor);
+  }
+
+  // A clean brush for one of the two canvases.
+  brush(canvas) {
+    const ratio = devicePixelRatio || 1;
+    const wide = Math.round(this.wide * ratio), high = Math.round(this.high * ratio);
+    if (canvas.width !== wide || canvas.height !== high) [canvas.width, canvas.height] = [wide, high];
+    const brush = canvas.getContext("2d");
+    brush.setTransform(ratio, 0, 0, ratio, 0, 0);
+    brush.clearRect(0, 0, this.wide, this.high);
+    brush.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+    brush.lineJoin = "round";
+    return brush;
+  }
+
+  // Where values and times are: the lowest and highest of them, round, and some room for the numbers.
+  lay(points, brush) {
+    let low = Infinity, high = 0;
+    for (const line of this.lines) {
+      for (const values of [line.values, line.low, line.high]) {
+        for (const value of values || []) {
+          if (value === null) continue;
+          if (value < low) low = value;
+          if (value > high) high = value;
+        }
+      }
+    }
+    if (this.limit !== null) high = Math.max(high, this.limit);
+    const most = this.about.most;
+    const bottom = this.about.close && low < Infinity && low >= 0.5 ? Math.min(low, 0.99 * most) : 0;
+    this.rows = scale(bottom, most || high || 1, 4).filter((row) => !most || row <= most);
+    this.labels = this.rows.map((row) => (this.about.ticks || this.about.words).format(row));
+    this.left = Math.ceil(Math.max(...this.labels.map((label) => brush.measureText(label).width))) + 10;
+    this.right = this.wide - 6;
+    this.top = 8;
+    this.bottom = this.high - 22;
+    this.begin = points[0].time;
+    this.end = last(points).time;
+    if (this.begin === this.end) [this.begin, this.end] = [this.begin - 1, this.end + 1];
+    const [floor, ceiling] = [this.rows[0], last(this.rows)];
+    this.y = (value) => this.bottom - (this.bottom - this.top) * (value - floor) / (ceiling - floor);
+    this.across = (time) => this.left + (this.right - this.left) * (time - this.begin) / (this.end - this.begin);
+    this.x = points.map((point) => this.across(point.time));
+  }
+
+  paint(points) {
+    this.wide = this.plot.clientWidth;
+    this.high = this.plot.clientHeight;
+    const brush = this.brush(this.base);
+    this.lay(points, brush);
+    this.axes(brush);
+    for (const line of this.lines) {
+      if (line.high) this.fill(brush, line);
+      this.stroke(brush, line);
+    }
+    if (this.limit !== null) {
+      brush.setLineDash([5, 4]);
+      brush.strokeStyle = brush.fillStyle = shade("soft");
+      this.row(brush, this.limit);
+      brush.setLineDash([]);
+      brush.textAlign = "right";
+      brush.textBaseline = this.y(this.limit) > this.top + 14 ? "bottom" : "top";
+      brush.fillText("budget", this.right - 2, this.y(this.limit) + (brush.textBaseline === "top" ? 3 : -2));
+    }
+  }
+
+  row(brush, value) {
+    const y = Math.round(this.y(value)) + 0.5;
+    brush.beginPath();
+    brush.moveTo(this.left, y);
+    brush.lineTo(this.right, y);
     brush.stroke();
-    const last = latest[which];
-    if (last != null) brush.fillRect(x(points.length - 1) - 2, y(last) - 2, 4, 4);
-  });
+  }
+
+  axes(brush) {
+    brush.lineWidth = 1;
+    brush.strokeStyle = shade("line");
+    brush.fillStyle = shade("soft");
+    brush.textAlign = "right";
+    brush.textBaseline = "middle";
+    this.rows.forEach((value, at) => {
+      this.row(brush, value);
+      brush.fillText(this.labels[at], this.left - 6, this.y(value));
+    });
+    brush.textAlign = "center";
+    brush.textBaseline = "top";
+    const { ticks, words } = hours(this.begin, this.end, (this.right - this.left) / 85);
+    for (const time of ticks) {
+      const label = words.format(1000 * time), half = brush.measureText(label).width / 2;
+      const x = Math.round(this.across(time)) + 0.5;
+      brush.beginPath();
+      brush.moveTo(x, this.bottom);
+      brush.lineTo(x, this.bottom + 4);
+      brush.stroke();
+      brush.fillText(label, Math.min(Math.max(x, half), this.wide - half), this.bottom + 7);
+    }
+  }
+
+  // The area between two lines of places.
+  area(brush, over, under) {
+    brush.beginPath();
+    for (const [x, value] of over) brush.lineTo(x, this.y(value));
+    for (const [x, value] of under.reverse()) brush.lineTo(x, this.y(value));
+    brush.closePath();
+    brush.fill();
+  }
+
+  fill(brush, line) {
+    brush.fillStyle = shade(line.shade);
+    brush.globalAlpha = this.about.stacked ? 0.28 : 0.2;
+    for (const [from, to] of stretches(line.high)) {
+      const [over, under] = [line.high, line.low].map((values) =>
+        columns(this.x, values, from, to).map((column) => [column.x, column.mean]));
+      this.area(brush, over, under);
+    }
+    brush.globalAlpha = 1;
+  }
+
+  // A line through the means; where points are closer than pixels, with what lies around them.
+  stroke(brush, line) {
+    const values = this.about.stacked ? line.high : line.values;
+    brush.strokeStyle = brush.fillStyle = shade(line.shade);
+    brush.lineWidth = 1.6;
+    for (const [from, to] of stretches(values)) {
+      const found = columns(this.x, values, from, to);
+      if (found.length === 1) brush.fillRect(found[0].x - 2, this.y(found[0].mean) - 2, 4, 4);
+      if (found.length < to - from + 1) {
+        brush.globalAlpha = 0.22;
+        this.area(brush, found.map(({ x, high }) => [x, high]), found.map(({ x, low }) => [x, low]));
+        brush.globalAlpha = 1;
+      }
+      brush.beginPath();
+      for (const { x, mean } of found) brush.lineTo(x, this.y(mean));
+      brush.stroke();
+    }
+  }
+
+  // Show the values of one point, or of the last if none is pointed at.
+  mark(points, at) {
+    if (this.figure.hidden) return;
+    const place = at === null ? points.length - 1 : at;
+    const words = this.lines.map((line) => {
+      const value = line.values[place];
+      const range = line.low && !this.about.stacked && value !== null && line.high[place] - line.low[place] >= 0.0005;
+      return value === null ? "-" : this.about.words.format(value) +
+        (range ? ` (${(100 * line.low[place]).toFixed(1)}-${(100 * line.high[place]).toFixed(1)})` : "");
+    });
+    this.legend.replaceChildren(...this.lines.map((line, number) => {
+      const item = made("li", `${line.name} `, line.shade);
+      item.append(made("b", words[number]));
+      return item;
+    }));
+    const told = this.lines.map((line, number) => `${line.name} ${words[number]}`);
+    this.plot.setAttribute("aria-label", `${this.about.title}, ${this.about.unit}: ${told.join(", ")}`);
+    const brush = this.brush(this.over);
+    if (at === null) return;
+    brush.strokeStyle = shade("soft");
+    brush.beginPath();
+    brush.moveTo(this.x[at], this.top);
+    brush.lineTo(this.x[at], this.bottom);
+    brush.stroke();
+    for (const line of this.lines) {
+      const value = (this.about.stacked ? line.high : line.values)[at];
+      if (value === null) continue;
+      brush.fillStyle = shade(line.shade);
+      brush.strokeStyle = shade("card");
+      brush.lineWidth = 1.5;
+      brush.beginPath();
+      brush.arc(this.x[at], this.y(value), 4, 0, 2 * Math.PI);
+      brush.fill();
+      brush.stroke();
+    }
+    const label = (this.end - this.begin > DAY ? dated : precise).format(1000 * points[at].time);
+    const half = brush.measureText(label).width / 2 + 5;
+    const x = Math.min(Math.max(this.x[at], half), this.wide - half);
+    brush.fillStyle = shade("ink");
+    brush.fillRect(x - half, this.bottom + 3, 2 * half, 17);
+    brush.fillStyle = shade("card");
+    brush.textAlign = "center";
+    brush.textBaseline = "middle";
+    brush.fillText(label, x, this.bottom + 12);
+  }
+
+  // The place of the point that is nearest to a place on the plot.
+  nearest(x) {
+    let from = 0, to = this.x.length - 1;
+    while (to - from > 1) {
+      const middle = (from + to) >> 1;
+      if (this.x[middle] < x) from = middle;
+      else to = middle;
+    }
+    return x - this.x[from] < this.x[to] - x ? from : to;
+  }
+}
+
+// --- the page -------------------------------------------------------------------------------------------------------
+
+const charts = CHARTS.map((about) => new Chart(about));
+let shades = {}; // name -> colour, of the light or the dark page
+let view = []; // the points that are drawn
+let cursor = null; // the place of the one that is pointed at
+let due = false; // whether a drawing is on its way
+
+const shade = (name) => shades[name];
+
+function point(at) {
+  if (at === cursor || !view.length) return;
+  cursor = at;
+  for (const chart of charts) chart.mark(view, cursor);
 }
 
 // Points of which the page keeps as many as it may: the old become sparse, the young stay.
@@ -176,42 +445,90 @@ function kept(points) {
   return points;
 }
 
+// Keep what came; return whether it is news.
 function take(answer) {
-  if (answer.run !== run) {
-    known.clear();
-    run = answer.run;
-  }
+  let news = answer.run !== run;
+  if (news) known.clear();
+  run = answer.run;
   for (const [name, query] of Object.entries(answer.queries)) {
     const before = (known.get(name) || []).filter((point) => point.serial >= query.first);
     known.set(name, kept(before.concat(query.points)));
     for (const point of query.points) serial = Math.max(serial, point.serial);
+    news = news || query.points.length > 0;
+  }
+  return news;
+}
+
+function choices() {
+  const choice = find("query"), names = [...known.keys()], chosen = choice.value;
+  if (names.length === choice.options.length && names.every((name, at) => choice.options[at].value === name)) return;
+  choice.replaceChildren(...names.map((name) => {
+    const option = made("option", name);
+    option.value = name;
+    return option;
+  }));
+  if (names.includes(chosen)) choice.value = chosen;
+}
+
+// Say how old the last micro-batch is.
+function age() {
+  const state = find("state"), points = known.get(find("query").value) || [];
+  state.className = "";
+  if (!reached) {
+    state.textContent = "the server does not answer: the job may have ended; asking again";
+    state.className = "away";
+  } else if (!points.length) {
+    state.textContent = "waiting for the first micro-batch";
+  } else {
+    const moment = last(points).time, ago = Math.max(0, Math.round(Date.now() / 1000 - moment));
+    const some = points.slice(-10), usual = (moment - some[0].time) / Math.max(1, some.length - 1);
+    const live = ago <= Math.max(QUIET, 5 * usual);
+    state.textContent = live ? `live, last micro-batch ${ago} s ago` : `last micro-batch on ${dated.format(1000 * moment)}`;
+    if (live) state.className = "live";
   }
 }
 
 function show() {
-  const choice = document.getElementById("query");
-  const names = [...known.keys()];
-  if (names.length !== choice.options.length || names.some((name, at) => choice.options[at].value !== name)) {
-    const chosen = choice.value;
-    choice.replaceChildren(...names.map((name) => {
-      const option = made("option", name);
-      option.value = name;
-      return option;
-    }));
-    if (names.includes(chosen)) choice.value = chosen;
-  }
-  const points = known.get(choice.value);
-  if (!points || !points.length) return;
-  const last = points[points.length - 1];
-  const ago = Math.max(0, Math.round(Date.now() / 1000 - last.time));
-  document.getElementById("state").textContent = ago < 120 ? `last micro-batch ${ago} s ago` :
-    `last micro-batch at ${new Date(1000 * last.time).toLocaleString()}`;
-  document.getElementById("facts").replaceChildren(...Object.entries(facts(last)).map(([name, value]) => {
+  choices();
+  age();
+  const all = known.get(find("query").value) || [];
+  find("empty").hidden = all.length > 0 || run === null;
+  for (const id of ["facts", "charts"]) find(id).hidden = !all.length;
+  if (!all.length) return;
+  const span = Number(find("range").value), since = span ? last(all).time - span : -Infinity;
+  const old = cursor === null ? null : view[cursor];
+  const from = all.findIndex((point) => point.time >= since);
+  view = from ? all.slice(from) : all;
+  cursor = old ? view.indexOf(old) : null;
+  if (cursor === -1) cursor = null;
+  const style = getComputedStyle(document.documentElement);
+  for (const name of [...SHADES, "ink", "soft", "line", "card"]) shades[name] = style.getPropertyValue(`--${name}`).trim();
+  find("facts").replaceChildren(...facts(last(all)).map(([name, value, more]) => {
     const card = made("div");
-    card.append(made("dt", name), made("dd", value));
+    card.append(made("dt", name), made("dd", value), made("dd", more));
     return card;
   }));
-  for (const chart of CHARTS) draw(chart, points);
+  for (const chart of charts) chart.update(view);
+  keys(all.findLast((point) => point.keys && point.keys.length));
+}
+
+function keys(told) {
+  find("keys").hidden = !told;
+  if (!told) return;
+  find("keys").querySelector("tbody").replaceChildren(...told.keys.map(([key, rows]) => {
+    const line = made("tr");
+    line.append(made("td", key), made("td", count.format(rows)));
+    return line;
+  }));
+}
+
+function soon() {
+  if (due) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    show();
+  });
 }
 
 async function ask(from) {
@@ -221,24 +538,26 @@ async function ask(from) {
 }
 
 async function look() {
-  try {
-    if (!document.hidden) {
+  if (!document.hidden) {
+    try {
       let answer = await ask(serial);
       if (run !== null && answer.run !== run) { // another server: its serials begin anew
         serial = 0;
         answer = await ask(0);
       }
-      take(answer);
-      show();
+      reached = true;
+      if (take(answer)) soon();
+    } catch {
+      reached = false;
     }
-  } catch (error) {
-    document.getElementById("state").textContent = "the dashboard's server does not answer; trying again";
+    age();
   }
   setTimeout(look, EVERY);
 }
 
-document.getElementById("charts").append(...CHARTS.map(frame));
-document.getElementById("query").addEventListener("change", show);
-addEventListener("resize", show);
-document.addEventListener("visibilitychange", show);
+find("charts").prepend(...charts.map((chart) => chart.figure));
+for (const id of ["query", "range"]) find(id).addEventListener("change", soon);
+addEventListener("resize", soon);
+document.addEventListener("visibilitychange", soon);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
 look();

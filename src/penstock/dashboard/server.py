@@ -4,9 +4,12 @@ import hmac
 import io
 import ipaddress
 import json
+import os
+import re
 import secrets
 import socket
 import threading
+import time
 from contextlib import suppress
 from email.message import Message
 from http import HTTPStatus
@@ -22,8 +25,9 @@ from penstock.errors import InputError
 HOST, PORT = "127.0.0.1", 4050
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - asked for by name only
 HEAD = 8192  # bytes of a request
+EMPTY = re.compile(rb"(?:^|\n)\r?\n")  # the line that ends a head
 LOOK = 0.1  # seconds between two looks at whether to end
-WAIT = 10.0  # seconds for a client to go on
+WAIT, SOON = 10.0, 0.001  # seconds for a client to ask, and to take the answer; at the end of its time
 PATIENCE, DRAINED = 0.5, 64  # seconds and looks at what comes after a request that was refused
 CLIENTS = 32  # at once
 SHORT = 16  # characters: a token must have as many
@@ -48,22 +52,20 @@ class Dashboard:
     Parameters:
         histories: what is looked at.
         host: the address it is bound to. Any but this machine's own needs a token.
-        port: 0 for any that is free.
+        port: 0 for any that is free; None for 4050, or any that is free if that is taken.
         token: what a reader must bring; None: none on this machine's own address, one that is drawn elsewhere.
 
     Raises:
         InputError: if the address cannot be bound, or the token is short.
     """
 
-    def __init__(self, histories: Histories, *, host: str = HOST, port: int = PORT, token: str | None = None) -> None:
+    def __init__(
+        self, histories: Histories, *, host: str = HOST, port: int | None = None, token: str | None = None
+    ) -> None:
         if token is not None and len(token) < SHORT:
             raise InputError("token", f"{len(token)} characters", f"give at least {SHORT}, or none: one is drawn")
         self.token = secrets.token_urlsafe() if token is None and not _own(host) else token
-        try:
-            self._server = _Server(histories, host, port, self.token)
-        except (OSError, OverflowError, UnicodeError) as error:
-            want = "give another port, 0 for any that is free, or another host"
-            raise InputError("port", f"{host}:{port} ({error})", want) from error
+        self._server = _bound(histories, host, port, self.token)
         self.port: int = self._server.server_address[1]
         self.url = f"http://{_written(host)}:{self.port}/"
 
@@ -81,6 +83,19 @@ class Dashboard:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+def _bound(histories: Histories, host: str, port: int | None, token: str | None) -> "_Server":
+    """Return a server at an address that can be had."""
+    *others, last = (PORT, 0) if port is None else (port,)
+    for each in others:
+        with suppress(OSError):
+            return _Server(histories, host, each, token)
+    try:
+        return _Server(histories, host, last, token)
+    except (OSError, OverflowError, UnicodeError) as error:
+        want = "give another port, 0 for any that is free, or another host"
+        raise InputError("port", f"{host}:{last} ({error})", want) from error
 
 
 def _own(host: str) -> bool:
@@ -117,6 +132,8 @@ class _Server(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """Bind, without asking a name server who we are."""
+        if os.name == "posix":  # the port of a server that has just ended is free; elsewhere it could be taken away
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         socket.socket.bind(self.socket, self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
@@ -161,17 +178,20 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer()
 
     def _head(self) -> bytes:
-        """Return a request up to its empty line, or more than it may have; nothing if it does not come."""
-        head = b""
-        while len(head) <= HEAD:
-            try:
-                line = self.rfile.readline(HEAD + 1 - len(head))
-            except OSError:
-                return b""
-            head += line
-            if line in {b"\r\n", b"\n", b""}:
-                break
-        return head
+        """Return a request up to its empty line, or more than it may have; nothing if it does not come in time."""
+        head, end = b"", time.monotonic() + self.timeout
+        with suppress(OSError):
+            while len(head) <= HEAD:
+                self.connection.settimeout(max(SOON, end - time.monotonic()))  # of all pieces together
+                some = self.connection.recv(HEAD + 1 - len(head))
+                head += some
+                ended = EMPTY.search(head)
+                if ended or not some:
+                    head = head[: ended.end()] if ended else head
+                    break
+            self.connection.settimeout(self.timeout)
+            return head
+        return b""
 
     def _answer(self) -> None:
         if self.command != "GET":
