@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
@@ -511,6 +512,9 @@ def run_job(
     ] = False,
     dashboard: Watched = True,
     port: Port = None,
+    show_keys: Annotated[
+        bool, typer.Option("--show-keys", help="Let the dashboard show which keys are shed most: they are data.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a join that is written down in a file, on Spark, until its streams end or Ctrl-C."""
@@ -522,6 +526,7 @@ def run_job(
     from penstock.spark import live
 
     screen = _screen()
+    ledger = _ledger_of(found) if show_keys else None
 
     def show(number: int, rows: Any) -> None:
         if not as_json:
@@ -542,7 +547,7 @@ def run_job(
         def watch(batch: Any) -> None:
             progress(batch.batchId + 1, None)
             if history is not None:
-                _record(history, found, batch)
+                _record(history, found, batch, ledger)
 
         done = running.run(found, spark, stop=stop, show=show, watch=watch)
     if as_json:
@@ -589,9 +594,24 @@ def _shown(history: "History", port: int | None) -> Iterator[None]:
         yield
 
 
-def _record(history: "History", job: "Job", batch: Any) -> None:
-    """Add a micro-batch to the history; one without rows has nothing to tell."""
-    from penstock.dashboard.history import point
+def _ledger_of(job: "Job") -> Path:
+    """Return the ledger of a job, to read what it has shed."""
+    from penstock.dashboard.history import here
+
+    ledger = None if job.ledger is None else here(job.ledger)
+    if ledger is None:
+        want = "keys are read from the ledger: add [ledger] with a path on this machine, or leave --show-keys out"
+        raise InputError("show_keys", job.ledger or "a job without a ledger", want)
+    return ledger
+
+
+def _record(history: "History", job: "Job", batch: Any, ledger: Path | None) -> None:
+    """Add a micro-batch to the history, with the keys it shed if there is a ledger to show.
+
+    One without rows has nothing to tell.
+    """
+    from penstock.dashboard.history import KEYS, point
+    from penstock.jobs.shed import keys_shed
     from penstock.spark.books import reports_in
 
     seconds = batch.batchDuration / 1000
@@ -599,9 +619,10 @@ def _record(history: "History", job: "Job", batch: Any) -> None:
     newest = None if job.replayed else batch.eventTime.get("max")
     lag = None if newest is None else max(0.0, ended - datetime.fromisoformat(newest).timestamp())
     budget = job.settings.memory if isinstance(job.settings.memory, int) else None
+    about = {"batch": batch.batchId, "time": ended, "seconds": seconds, "lag": lag, "budget": budget}
     for report in reports_in(batch):
-        moment = point(job.name, report, batch=batch.batchId, time=ended, seconds=seconds, lag=lag, budget=budget)
-        history.add(moment)
+        keys = None if ledger is None else keys_shed(ledger, batch.batchId, job.settings, KEYS)
+        history.add(point(job.name, report, **about, keys=keys))
 
 
 @app.command("dashboard")
@@ -655,14 +676,22 @@ def _aside(words: str) -> None:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and SIGTERM into a word to those who look at it: a query is stopped between two of its calls."""
+    """Turn Ctrl-C and SIGTERM into a word to those who look at it: a query is stopped between two of its calls.
+
+    A signal may come while the event is being looked at, and its lock held: another thread sets it.
+    """
     asked = threading.Event()
-    before = {each: signal.signal(each, lambda *_: asked.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    came: SimpleQueue[bool] = SimpleQueue()
+    setter = threading.Thread(target=lambda: came.get() and asked.set(), daemon=True)
+    setter.start()
+    before = {each: signal.signal(each, lambda *_: came.put(True)) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+        came.put(False)
+        setter.join()
 
 
 def _spark_there(argument: str, path: Path) -> None:

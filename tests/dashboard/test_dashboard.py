@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -544,6 +545,16 @@ def test_the_command_serves_until_it_is_stopped(path: Path) -> None:
         assert child.wait(WAIT) == 0
 
 
+def test_a_signal_while_the_event_is_looked_at() -> None:
+    """It comes whenever it likes, also while its reader holds the event's lock."""
+    with cli._asked_to_stop() as asked:
+        with asked._cond:  # type: ignore[attr-defined]
+            signal.raise_signal(signal.SIGTERM)
+        assert asked.wait(WAIT)
+    with cli._asked_to_stop() as asked:
+        assert not asked.is_set()
+
+
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["dashboard", str(tmp_path / "nowhere"), "--json"]) == 2
     assert "give a folder" in json.loads(capsys.readouterr().out)["error"]["want"]
@@ -575,10 +586,10 @@ def job(*, replayed: bool = False, memory: int | str | None = 500) -> Any:
 def test_what_a_job_does_not_know_is_not_told(path: Path, memory: str | None) -> None:
     """Rows of a trace are as old as the trace; a budget in bytes is none in rows."""
     history = History(path)
-    cli._record(history, job(replayed=True, memory=memory), progress(1, OURS))
+    cli._record(history, job(replayed=True, memory=memory), progress(1, OURS), None)
     before = progress(2, OURS)
     before.eventTime = {}
-    cli._record(history, job(), before)
+    cli._record(history, job(), before, None)
     first, second = Histories([path]).queries()["calls"]["points"]
     assert (None, None) == (first["lag"], first["budget"])
     assert (None, 500) == (second["lag"], second["budget"])
@@ -604,8 +615,8 @@ def test_a_job_goes_on_where_no_page_can_be_served(
 def test_a_job_keeps_its_history_and_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with cli._recorded(str(tmp_path / "out" / "state"), dashboard=True, port=0) as history:
         assert history is not None
-        cli._record(history, job(), progress(0))
-        cli._record(history, job(), progress(1, OURS))
+        cli._record(history, job(), progress(0), None)
+        cli._record(history, job(), progress(1, OURS), None)
         port = re.search(r"http://127\.0\.0\.1:(\d+)/", capsys.readouterr().err)
         assert port is not None
         shown = data(SimpleNamespace(port=int(port[1])))  # type: ignore[arg-type]
@@ -624,7 +635,7 @@ def test_a_job_whose_checkpoint_is_not_here_leaves_no_history(
             assert history is None
         with cli._recorded(place, dashboard=True, port=0) as history:
             assert history is not None
-            cli._record(history, job(), progress(1, OURS))
+            cli._record(history, job(), progress(1, OURS), None)
             assert history.path.exists()
     assert list(tmp_path.iterdir()) == []
 
@@ -635,7 +646,7 @@ def test_a_history_that_cannot_be_written_is_told_at_the_end(
     (tmp_path / "file").touch()
     with cli._recorded(str(tmp_path / "file" / "state"), dashboard=False, port=None) as history:
         assert history is not None
-        cli._record(history, job(), progress(1, OURS))
+        cli._record(history, job(), progress(1, OURS), None)
     assert "1 moments could not be written" in " ".join(capsys.readouterr().err.split())
 
 

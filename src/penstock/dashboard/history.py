@@ -25,13 +25,18 @@ REASON = re.compile(r"[a-z_]{1,40}")
 Point = dict[str, Any]
 
 
+def here(address: str) -> Path | None:
+    """Return a place on this machine as a path; None if it is elsewhere."""
+    local = address.removeprefix("file:")
+    if local == address and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", address):
+        return None
+    return Path("/" + local.lstrip("/") if local != address else local)
+
+
 def beside(checkpoint: str) -> Path | None:
     """Return where the history of a query is kept: next to its checkpoint, never in it; None if that is far away."""
-    local = checkpoint.removeprefix("file:")
-    if local == checkpoint and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", checkpoint):
-        return None
-    place = Path("/" + local.lstrip("/") if local != checkpoint else local)
-    return place.with_name(place.name + ENDING)
+    place = here(checkpoint)
+    return None if place is None else place.with_name(place.name + ENDING)
 
 
 def point(
