@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-chaos lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall figures docs clean
+.PHONY: help demo test test-browser test-chaos lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall bench-dashboard figures docs clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ bench-quality: $(READY) ## measure every policy as a share of the optimum; write
 
 bench-recall: $(READY) ## measure live recall and advice; writes benchmarks/recall.json and docs/recall.md's tables
 	$(BIN)/python -m benchmarks.recall
+
+bench-dashboard: $(READY) ## measure what a dashboard costs; writes benchmarks/dashboard.json and docs/dashboard.md
+	$(BIN)/python -m benchmarks.dashboard
 
 figures: $(READY) ## measure the papers' figures; writes benchmarks/figures.json and the claims made from it
 	$(BIN)/python -m benchmarks.figures

@@ -682,7 +682,12 @@ def _asked_to_stop() -> Iterator[threading.Event]:
     """
     asked = threading.Event()
     came: SimpleQueue[bool] = SimpleQueue()
-    setter = threading.Thread(target=lambda: came.get() and asked.set(), daemon=True)
+
+    def listen() -> None:
+        if came.get():
+            asked.set()
+
+    setter = threading.Thread(target=listen, daemon=True)
     setter.start()
     before = {each: signal.signal(each, lambda *_: came.put(True)) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

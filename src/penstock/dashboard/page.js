@@ -17,7 +17,7 @@ const count = digits({ maximumFractionDigits: 0 });
 const short = digits({ notation: "compact", maximumSignificantDigits: 3 });
 const percent = { format: (share) => `${(100 * share).toFixed(1)}%` };
 const roundly = { format: (share) => `${+(100 * share).toFixed(2)}%` };
-const fine = { format: (seconds) => seconds < 10 ? seconds.toFixed(2) : count.format(seconds) };
+const fine = { format: (seconds) => seconds < 10 ? seconds.toFixed(seconds < 0.1 ? 4 : 2) : count.format(seconds) };
 const moments = (options) => new Intl.DateTimeFormat(undefined, { hourCycle: "h23", ...options });
 const precise = moments({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const minutes = moments({ hour: "2-digit", minute: "2-digit" });
