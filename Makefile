@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall figures docs clean
+.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall bench-dashboard figures docs clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -22,6 +22,11 @@ demo: $(READY) ## join two live streams inside a memory budget and show what it 
 test: lint types $(READY) ## everything that must hold: lint, types, rooms, tests
 	$(BIN)/penstock warmup
 	$(BIN)/python -m pytest
+
+test-browser: $(READY) ## the dashboard's page in a real Chromium, which it needs: apt-get install chromium
+	@[ -n "$$PENSTOCK_CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ echo "no Chromium found: apt-get install chromium (or its like), or set PENSTOCK_CHROMIUM to one"; exit 1; }
+	$(BIN)/python -m pytest -m browser tests/dashboard
 
 test-chaos: $(READY) ## kill, break and lose what can be on Spark, for half an hour
 	$(BIN)/python -m pytest -m chaos tests/chaos
@@ -62,6 +67,9 @@ bench-quality: $(READY) ## measure every policy as a share of the optimum; write
 
 bench-recall: $(READY) ## measure live recall and advice; writes benchmarks/recall.json and docs/recall.md's tables
 	$(BIN)/python -m benchmarks.recall
+
+bench-dashboard: $(READY) ## measure what a dashboard costs; writes benchmarks/dashboard.json and docs/dashboard.md
+	$(BIN)/python -m benchmarks.dashboard
 
 figures: $(READY) ## measure the papers' figures; writes benchmarks/figures.json and the claims made from it
 	$(BIN)/python -m benchmarks.figures

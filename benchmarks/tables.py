@@ -92,7 +92,8 @@ def growth_table(growth: list[dict[str, Any]]) -> str:
         times = [entry["ns_per_tuple"] for entry in growth if entry["policy"] == policy]
         rows.append([f"`{policy}`", *(f"{time:.0f} ns" for time in times), f"{times[-1] / times[0]:.1f}x"])
     sizes = dict.fromkeys(entry["memory"] for entry in growth)
-    return table("time per row; window, memory and keys in step", [*(f"M = {size:,}" for size in sizes), "growth"], rows)
+    columns = [*(f"M = {size:,}" for size in sizes), "growth"]
+    return table("time per row; window, memory and keys in step", columns, rows)
 
 
 def memory_table(memory: list[dict[str, Any]]) -> str:

@@ -33,7 +33,20 @@ from penstock.streams import files
 from penstock.streams.workloads import surge, zipf
 
 JOIN = ["--on", "key", "--time", "ts", "--window", "20"]
-COMMANDS = ["join", "run", "compare", "advise", "refine", "plan", "optimum", "figure", "warmup", "demo", "doctor"]
+COMMANDS = [
+    "join",
+    "run",
+    "dashboard",
+    "compare",
+    "advise",
+    "refine",
+    "plan",
+    "optimum",
+    "figure",
+    "warmup",
+    "demo",
+    "doctor",
+]
 SUFFIXES = [".csv", ".parquet", ".arrow"]
 
 

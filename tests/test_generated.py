@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import figures, optimum, quality, registry_tables, tables
+from benchmarks import dashboard, figures, optimum, quality, registry_tables, tables
 
 from documents import ROOT
 from penstock.policies.registry import Entry, entries
@@ -52,6 +52,11 @@ def test_the_tables_of_several_streams_are_what_was_measured() -> None:
 def test_the_tables_of_the_optimum_are_the_results() -> None:
     want = optimum.page(json.loads(optimum.RESULTS.read_text(encoding="utf-8")))
     assert want == registry_tables.between(optimum.PAGE, "optimum")[1]
+
+
+def test_the_cost_of_a_dashboard_is_what_was_measured() -> None:
+    want = dashboard.page(json.loads(dashboard.RESULTS.read_text(encoding="utf-8")))
+    assert want == registry_tables.between(dashboard.PAGE, "measured")[1]
 
 
 def test_the_tables_of_quality_are_what_was_measured() -> None:

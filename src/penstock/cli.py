@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
@@ -29,6 +31,9 @@ from penstock import __version__
 from penstock.errors import BudgetError, ColumnError, InputError, PenstockError, PolicyError, TimeError
 
 if TYPE_CHECKING:
+    from penstock.dashboard.history import History
+    from penstock.dashboard.server import Dashboard
+    from penstock.jobs.parsing import Job
     from penstock.jobs.planning import Forecast
     from penstock.planner.statistics import Stream
     from penstock.policies.registry import Policy
@@ -68,6 +73,15 @@ Importance = Annotated[str | None, typer.Option(help="Column of importances: w, 
 Combine = Annotated[str, typer.Option(help="How two importances become one: min, sum, product, max, mean.")]
 PerKey = Annotated[int | None, typer.Option(help="Keep at most so many rows of one key and side.", metavar="ROWS")]
 Seed = Annotated[int, typer.Option(help="For policies that draw lots.")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        help="Where the dashboard is; default 4050, or a free one if that is taken; 0: a free one.", min=0, max=65535
+    ),
+]
+Watched = Annotated[
+    bool, typer.Option("--dashboard/--no-dashboard", help="Serve a page on it while it runs, to this machine only.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -496,6 +510,11 @@ def run_job(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, say what would be done and the memory it would take.")
     ] = False,
+    dashboard: Watched = True,
+    port: Port = None,
+    show_keys: Annotated[
+        bool, typer.Option("--show-keys", help="Let the dashboard show which keys are shed most: they are data.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a join that is written down in a file, on Spark, until its streams end or Ctrl-C."""
@@ -507,20 +526,30 @@ def run_job(
     from penstock.spark import live
 
     screen = _screen()
+    ledger = _ledger_of(found) if show_keys else None
 
     def show(number: int, rows: Any) -> None:
         if not as_json:
             names = rows.column_names
             screen.print(_table(f"Micro-batch {number}", names, [list(row.values()) for row in rows.to_pylist()]))
 
-    with live.local_spark(found.spark.memory, running.options(found)) as spark:
-        if dry_run:
+    if dry_run:
+        with live.local_spark(found.spark.memory, running.options(found)) as spark:
             _show_forecast(screen, found.name, planning.forecast(found, spark), as_json=as_json)
-            return
-        with _progress(found.name, "micro-batches") as progress, _asked_to_stop() as stop:
-            done = running.run(
-                found, spark, stop=stop, show=show, watch=lambda batch: progress(batch.batchId + 1, None)
-            )
+        return
+    with (
+        _recorded(found.checkpoint, dashboard=dashboard, port=port) as history,
+        live.local_spark(found.spark.memory, running.options(found)) as spark,
+        _progress(found.name, "micro-batches") as progress,
+        _asked_to_stop() as stop,
+    ):
+
+        def watch(batch: Any) -> None:
+            progress(batch.batchId + 1, None)
+            if history is not None:
+                _record(history, found, batch, ledger)
+
+        done = running.run(found, spark, stop=stop, show=show, watch=watch)
     if as_json:
         _answer({"job": found.name, **done.to_dict()})
         return
@@ -533,15 +562,141 @@ def run_job(
 
 
 @contextmanager
+def _recorded(checkpoint: str | None, *, dashboard: bool, port: int | None) -> "Iterator[History | None]":
+    """Keep a history next to its checkpoint, if that is here; with a dashboard, show it while it grows."""
+    from penstock.dashboard.history import ENDING, History, beside
+
+    place = None if checkpoint is None else beside(checkpoint)
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        history = History(Path(folder) / f"job{ENDING}" if place is None else place)
+        with _shown(history, port) if dashboard else nullcontext():
+            yield history if dashboard or place is not None else None
+    if history.lost:
+        _aside(f"{history.path}: {history.lost} moments could not be written")
+
+
+@contextmanager
+def _shown(history: "History", port: int | None) -> Iterator[None]:
+    """Serve a page on a history. Where nobody asked for a port and none can be had, go on without."""
+    from penstock.dashboard.history import Histories
+    from penstock.dashboard.server import Dashboard
+
+    try:
+        served = Dashboard(Histories([history.path]), port=port)
+    except InputError as error:
+        if port is not None:
+            raise
+        _aside(f"no dashboard: {error}")
+        yield
+        return
+    with served:
+        _show_address(served)
+        yield
+
+
+def _ledger_of(job: "Job") -> Path:
+    """Return the ledger of a job, to read what it has shed."""
+    from penstock.dashboard.history import here
+
+    ledger = None if job.ledger is None else here(job.ledger)
+    if ledger is None:
+        want = "keys are read from the ledger: add [ledger] with a path on this machine, or leave --show-keys out"
+        raise InputError("show_keys", job.ledger or "a job without a ledger", want)
+    return ledger
+
+
+def _record(history: "History", job: "Job", batch: Any, ledger: Path | None) -> None:
+    """Add a micro-batch to the history, with the keys it shed if there is a ledger to show.
+
+    One without rows has nothing to tell.
+    """
+    from penstock.dashboard.history import KEYS, point
+    from penstock.jobs.shed import keys_shed
+    from penstock.spark.books import reports_in
+
+    seconds = batch.batchDuration / 1000
+    ended = datetime.fromisoformat(batch.timestamp).timestamp() + seconds
+    newest = None if job.replayed else batch.eventTime.get("max")
+    lag = None if newest is None else max(0.0, ended - datetime.fromisoformat(newest).timestamp())
+    budget = job.settings.memory if isinstance(job.settings.memory, int) else None
+    about = {"batch": batch.batchId, "time": ended, "seconds": seconds, "lag": lag, "budget": budget}
+    for report in reports_in(batch):
+        keys = None if ledger is None else keys_shed(ledger, batch.batchId, job.settings, KEYS)
+        history.add(point(job.name, report, **about, keys=keys))
+
+
+@app.command("dashboard")
+def show_dashboard(
+    histories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PLACE...", help="Files that penstock run wrote beside checkpoints, or their folders."
+        ),
+    ],
+    *,
+    port: Port = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; any but this machine's own takes a token.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="What readers must bring; elsewhere than on this machine one is drawn.",
+            envvar="PENSTOCK_DASHBOARD_TOKEN",
+            show_envvar=True,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what jobs do, or did: a page for browsers, and metrics for Prometheus, until Ctrl-C."""
+    from penstock.dashboard.history import Histories, there
+    from penstock.dashboard.server import Dashboard
+
+    with (
+        Dashboard(Histories(there(histories)), host=host, port=port, token=token) as served,
+        _asked_to_stop() as stop,
+    ):
+        if as_json:
+            _answer({"url": served.url, "link": served.link, "port": served.port, "token": served.token})
+            sys.stdout.flush()
+        else:
+            _show_address(served)
+        stop.wait()
+
+
+def _show_address(served: "Dashboard") -> None:
+    """Say where a dashboard is."""
+    _aside(f"dashboard: {served.link}")
+
+
+def _aside(words: str) -> None:
+    """Say something on standard error: standard output is the command's."""
+    Console(stderr=True).print(words, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
 def _asked_to_stop() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and SIGTERM into a word to those who look at it: a query is stopped between two of its calls."""
+    """Turn Ctrl-C and SIGTERM into a word to those who look at it: a query is stopped between two of its calls.
+
+    A signal may come while the event is being looked at, and its lock held: another thread sets it.
+    """
     asked = threading.Event()
-    before = {each: signal.signal(each, lambda *_: asked.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    came: SimpleQueue[bool] = SimpleQueue()
+
+    def listen() -> None:
+        if came.get():
+            asked.set()
+
+    setter = threading.Thread(target=listen, daemon=True)
+    setter.start()
+    before = {each: signal.signal(each, lambda *_: came.put(True)) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+        came.put(False)
+        setter.join()
 
 
 def _spark_there(argument: str, path: Path) -> None:
@@ -754,7 +909,7 @@ def doctor(
 
 
 @app.command()
-def demo(
+def demo(  # noqa: PLR0913 - one parameter an option
     *,
     rows: Annotated[int, typer.Option(help="Rows on each side.")] = 200_000,
     memory: Annotated[str, typer.Option(help='The budget: rows, or bytes ("1MB").', metavar="SIZE")] = "2000",
@@ -767,6 +922,8 @@ def demo(
     engine: Annotated[
         str | None, typer.Option(help="Where it runs: spark, or embedded; default spark where it is installed.")
     ] = None,
+    dashboard: Watched = True,
+    port: Port = None,
     as_json: AsJson = False,
 ) -> None:
     """Watch a join of two live streams survive a surge, and see what the budget cost."""
@@ -790,20 +947,31 @@ def demo(
     if cold and not as_json:
         screen.print(f"compiled for the first time in {time.perf_counter() - begin:.0f} s; later runs start at once")
     display = _Display(screen, rows=rows, memory=memory, window=showing.WINDOW, policy=str(chosen)) if live else None
-    with display or nullcontext():
+    with _recorded(None, dashboard=dashboard and pace > 0, port=port) as history, display or nullcontext():
+
+        def watch(moment: "Moment") -> None:
+            if display is not None:
+                display.show(moment)
+            if history is not None:
+                _remember(history, moment, budget)
+
         shown = showing.demo(
-            engine=where,
-            rows=rows,
-            memory=budget,
-            seed=seed,
-            policy=chosen,
-            seconds=pace,
-            watch=None if display is None else display.show,
+            engine=where, rows=rows, memory=budget, seed=seed, policy=chosen, seconds=pace, watch=watch
         )
     if as_json:
         _answer(shown.to_dict())
     else:
         _show_demo(screen, shown)
+
+
+def _remember(history: "History", moment: "Moment", budget: int | str) -> None:
+    """Add a moment of the demo to its history."""
+    from penstock.dashboard.history import point
+
+    limit = budget if isinstance(budget, int) else None
+    history.add(
+        point("demo", moment.report, batch=moment.number, time=time.time(), seconds=moment.seconds, budget=limit)
+    )
 
 
 # --- words --------------------------------------------------------------------------------------------------

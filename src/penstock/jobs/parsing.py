@@ -398,6 +398,11 @@ class Job:
         """Whether all that it reads comes to an end by itself."""
         return all(isinstance(source, Paced) for source in self.streams)
 
+    @property
+    def replayed(self) -> bool:
+        """Whether the times of some rows are those of a trace, and not of today."""
+        return any(isinstance(source, Paced) for source in self.streams)
+
 
 def load(file: Path) -> Job:
     """Read and check a job file.

@@ -169,10 +169,7 @@ def run(job: Job, spark: Any, *, stop: Event, show: Show | None = None, watch: W
     try:
         while query.isActive and not stop.is_set():
             progress = query.lastProgress
-            if progress is not None and progress.batchId != seen:
-                seen = progress.batchId
-                if watch is not None:
-                    watch(progress)
+            seen = _told(query, progress, seen, watch)
             if job.ends and progress is not None and traces.ended(progress, totals):
                 break
             stop.wait(POLL)
@@ -181,12 +178,24 @@ def run(job: Job, spark: Any, *, stop: Event, show: Show | None = None, watch: W
     failed = inputs.failure(query)
     if failed is not None and not stop.is_set():  # Ctrl-C reaches Spark's own workers too
         raise failed
+    _told(query, query.lastProgress, seen, watch)
     try:
         report = report_of(query)
     except InputError:  # nothing new came
         report = None
     batches = {progress.batchId for progress in query.recentProgress if progress.numInputRows}
     return Outcome(report, len(batches), time.perf_counter() - begin, stop.is_set())
+
+
+def _told(query: Any, last: Any, seen: int, watch: Watch | None) -> int:
+    """Tell of the micro-batches after `seen` up to the last, each once and in order; return its number."""
+    if last is None or last.batchId <= seen:
+        return seen
+    news = [last] if last.batchId == seen + 1 else [each for each in query.recentProgress if each.batchId > seen]
+    for progress in news:
+        if watch is not None:
+            watch(progress)
+    return last.batchId
 
 
 def refine(job: Job, spark: Any, progress: Callable[[int, int], None] | None = None) -> Refined:

@@ -36,6 +36,8 @@ class Moment(NamedTuple):
     surging: bool
     rows_per_second: float  # arriving now
     report: Report
+    number: int  # of moments before it
+    seconds: float  # that the join took for the rows since then; on Spark, for the last micro-batch
 
 
 @dataclass(frozen=True)
@@ -122,18 +124,21 @@ class Onlooker:
         self.busy = 0.0
         self._watch = watch
         self._last = (0, time.perf_counter())
+        self._told = 0
         rows = ts.size
         self._surge = [int(ts[min(round(share * rows), rows - 1)]) for share in SURGE] if rows else [0, 0]
 
-    def __call__(self, done: int, report: Report) -> None:
-        """See that so many rows of both sides are through."""
+    def __call__(self, done: int, report: Report, seconds: float) -> None:
+        """See that so many rows of both sides are through, the last of them in so many seconds."""
         self.held = max(self.held, report.memory_rows)
         now = time.perf_counter()
         before, then = self._last
         self._last = (done, now)
         if self._watch is not None and done > before:
             surging = self._surge[0] <= self.ts[(done - 1) // 2] < self._surge[1]
-            self._watch(Moment(done, 2 * self.ts.size, surging, (done - before) / max(now - then, 1e-9), report))
+            pace = (done - before) / max(now - then, 1e-9)
+            self._watch(Moment(done, 2 * self.ts.size, surging, pace, report, self._told, seconds))
+            self._told += 1
 
 
 def _embedded(tables: tuple[pa.Table, pa.Table], settings: Settings, seconds: float, onlooker: Onlooker) -> Report:
@@ -144,8 +149,9 @@ def _embedded(tables: tuple[pa.Table, pa.Table], settings: Settings, seconds: fl
         time.sleep(max(0.0, begin + share * seconds - time.perf_counter()))
         called = time.perf_counter()
         op.push(left=left[start:stop], right=right[start:stop])
-        onlooker.busy += time.perf_counter() - called
-        onlooker(2 * stop, op.report())
+        seconds = time.perf_counter() - called
+        onlooker.busy += seconds
+        onlooker(2 * stop, op.report(), seconds)
     op.finish()
     return op.report()
 
@@ -157,7 +163,6 @@ def _on_spark(tables: tuple[pa.Table, pa.Table], settings: Settings, seconds: fl
     begin = time.perf_counter()
     report = live.play(tables, settings.arguments(), cuts=cuts, seconds=seconds, watch=onlooker)
     onlooker.busy = time.perf_counter() - begin
-    onlooker(report.arrivals.total, report)
     return report
 
 

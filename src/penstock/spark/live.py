@@ -29,7 +29,7 @@ MEMORY = "1g"  # of the JVM
 ADVICE = "the message is Spark's own; penstock doctor --spark tries a small join"
 
 Cuts = list[tuple[int, int, float]]  # first row, end, and the share of time gone by then
-Watch = Callable[[int, Report], None]
+Watch = Callable[[int, Report, float], None]
 
 
 def play(
@@ -42,7 +42,7 @@ def play(
         arguments: those of ``penstock.join``; the window in ticks.
         cuts: what arrives together, and when.
         seconds: how long it takes until everything has arrived.
-        watch: told how many rows are through, with the report, after every micro-batch.
+        watch: told how many rows are through, the report, and the seconds it took, after every micro-batch.
 
     Raises:
         SessionError: if Spark does not start, or a micro-batch fails.
@@ -66,6 +66,8 @@ def play(
             _follow(query, feeder, watch)
             query.processAllAvailable()
             report = report_of(query)
+            if watch is not None:
+                watch(report.arrivals.total, report, _seconds(query))
         except StreamingQueryException as error:
             raise SessionError("query", str(error), ADVICE) from error
         finally:
@@ -108,7 +110,13 @@ def _follow(query: Any, feeder: threading.Thread, watch: Watch | None) -> None:
             seen = progress.batchId
             with contextlib.suppress(InputError):  # nothing has come through yet
                 report = report_of(query)
-                watch(report.arrivals.total, report)
+                watch(report.arrivals.total, report, _seconds(query))
+
+
+def _seconds(query: Any) -> float:
+    """Return how long the last micro-batch with rows took."""
+    took = [progress.batchDuration for progress in query.recentProgress if progress.numInputRows]
+    return took[-1] / 1000 if took else 0.0
 
 
 @contextlib.contextmanager

@@ -1,0 +1,61 @@
+"""The keys that were shed most are those of the ledger, counted."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.operator.join import settings_of
+
+shed = pytest.importorskip("penstock.jobs.shed", reason="jobs run on Spark", exc_type=ImportError)
+ROW = st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 3), st.sampled_from(["a", "b, c", None]))
+
+
+def ledger(folder: Path, rows: list[tuple[str, int, str | None]], batch: int) -> Path:
+    """Write what a ledger has of rows, each as (side, k, name), in two files."""
+    sides = {
+        "left": pa.struct([("k", pa.int64()), ("name", pa.string())]),
+        "right": pa.struct([("k2", pa.int64()), ("name2", pa.string())]),
+    }
+    columns = {
+        side: [dict(zip((f.name for f in kind), row[1:], strict=True)) if row[0] == side else None for row in rows]
+        for side, kind in sides.items()
+    }
+    side = pa.array([row[0] for row in rows], pa.string())
+    table = pa.table({"side": side, **{name: pa.array(each, sides[name]) for name, each in columns.items()}})
+    home = folder / f"batch={batch}"
+    home.mkdir(parents=True)
+    for number, part in enumerate((table[: len(rows) // 2], table[len(rows) // 2 :])):
+        pq.write_table(part, home / f"{number}.parquet")
+    return folder
+
+
+def settings(on: Any) -> Any:
+    return settings_of({"on": on, "time": "ts", "window": 10})
+
+
+@given(st.lists(ROW, max_size=30), st.integers(1, 12))
+def test_keys_are_counted_over_both_sides(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, str | None]], most: int
+) -> None:
+    folder = ledger(tmp_path_factory.mktemp("ledger"), rows, 7)
+    for on, word in (
+        (("k", "k2"), lambda row: str(row[1])),
+        ([("name", "name2"), ("k", "k2")], lambda row: f"{row[2]}, {row[1]}"),
+    ):
+        want = Counter(map(word, rows))
+        got = shed.keys_shed(folder, 7, settings(on), most)
+        assert len(got) == min(most, len(want))
+        assert all(want[key] == count for key, count in got)
+        assert [count for _, count in got] == sorted(want.values(), reverse=True)[:most]
+
+
+def test_a_micro_batch_that_shed_nothing(tmp_path: Path) -> None:
+    (tmp_path / "batch=0").mkdir()
+    for batch in (0, 1):
+        assert shed.keys_shed(tmp_path, batch, settings("k"), 10) == []

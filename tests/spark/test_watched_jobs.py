@@ -1,0 +1,202 @@
+"""The history of a job on Spark: its numbers are those of the files, it survives kill -9, and disturbs nothing."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from documents import ROOT
+from penstock import cli
+from penstock.dashboard.history import Histories, History, beside
+from penstock.errors import InputError
+from penstock.jobs import running
+from penstock.jobs.parsing import load, parse
+from penstock.spark.books import report_of
+from penstock.streams.workloads import zipf
+
+TRACE = """
+name = "trace"
+checkpoint = "cp"
+[sources.both]
+format = "replay"
+path = "trace.parquet"
+tick = "1 second"
+start = 2001-09-09T01:46:40Z
+rows_per_trigger = 100
+watermark = "5 seconds"
+[join]
+on = "key"
+time = "ts"
+window = "20 seconds"
+memory = 30
+[sink]
+format = "parquet"
+path = "found"
+[ledger]
+path = "shed"
+"""
+LIVE = """
+[sources.left]
+format = "rate"
+rows_per_second = 20
+select = ["timestamp as ts", "value % 5 as key"]
+watermark = "1 second"
+[sources.right]
+format = "rate"
+rows_per_second = 20
+select = ["timestamp as ts", "value % 5 as key"]
+watermark = "1 second"
+[join]
+on = "key"
+time = "ts"
+window = "5 seconds"
+[sink]
+format = "console"
+"""
+
+
+def points(path: Path) -> list[dict[str, Any]]:
+    """Return the moments of the one query in a history."""
+    queries = Histories([path]).queries()
+    return next(iter(queries.values()))["points"] if queries else []
+
+
+def test_every_moment_is_what_was_written_until_then(spark: Any, tmp_path: Path) -> None:
+    """Rows, pairs and what was shed are counted in the files; the keys too; the last moment is the report."""
+    file = tmp_path / "job.toml"
+    file.write_bytes((ROOT / "examples" / "jobs" / "calls_trades.toml").read_bytes())
+    job = load(file)
+    assert job.checkpoint is not None
+    path = beside(job.checkpoint)
+    assert path is not None
+    history, ledger = History(path), cli._ledger_of(job)
+    done = running.run(job, spark, stop=Event(), watch=lambda batch: cli._record(history, job, batch, ledger))
+    kept = points(path)
+    assert len(kept) >= 2
+    parts = {
+        name: spark.read.parquet(str(tmp_path / "out" / "calls_trades" / name)) for name in ("rows", "found", "shed")
+    }
+    for moment in kept:
+        until = {name: rows.where(f"batch <= {moment['batch']}") for name, rows in parts.items()}
+        came = Counter(row.side for row in until["rows"].select("side").collect())
+        gone = Counter((row.side, row.reason) for row in until["shed"].select("side", "reason").collect())
+        sides = ("left", "right")
+        assert [came[side] for side in sides] == moment["arrivals"]
+        assert {reason: [gone[side, reason] for side in sides] for reason in moment["shed"]} == moment["shed"]
+        assert until["found"].count() == moment["pairs"]
+        now = (
+            parts["shed"]
+            .where(f"batch = {moment['batch']}")
+            .selectExpr("coalesce(left.person, right.person) as person")
+        )
+        persons = Counter(str(row.person) for row in now.collect())
+        assert all(persons[key] == rows for key, rows in moment["keys"])
+        assert [rows for _, rows in moment["keys"]] == sorted(persons.values(), reverse=True)[:10]
+        assert (None, 500) == (moment["lag"], moment["budget"])
+    told = done.report
+    assert told is not None
+    assert (told.pairs, list(told.arrivals), list(told.live)) == tuple(
+        kept[-1][name] for name in ("pairs", "arrivals", "live")
+    )
+    assert kept[-1]["recall"] == (None if told.recall is None else list(told.recall))
+
+
+def test_a_live_stream_has_a_lag(spark: Any, tmp_path: Path) -> None:
+    job, stop = parse(LIVE, tmp_path), Event()
+    history = History(tmp_path / "live.history.jsonl")
+
+    def watch(batch: Any) -> None:
+        cli._record(history, job, batch, None)
+        if len(points(history.path)) >= 2:
+            stop.set()
+
+    running.run(job, spark, stop=stop, watch=watch)
+    for moment in points(history.path):
+        assert moment["lag"] is not None
+        assert 0 <= moment["lag"] < 600
+        assert moment["keys"] is None
+
+
+def test_keys_need_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^show_keys: got a job without a ledger; keys are read from the ledger"):
+        cli._ledger_of(parse(LIVE, tmp_path))
+
+
+def numbers(address: str, kind: str) -> bytes:
+    host, port = re.findall(r"http://([\d.]+):(\d+)/", address)[0]
+    connection = HTTPConnection(host, int(port), timeout=60)
+    connection.request("GET", kind)
+    return connection.getresponse().read()
+
+
+def test_a_history_survives_kill_9_and_goes_on(tmp_path: Path) -> None:
+    """As a user does it, with the command: its page is there by default, and says what the file says."""
+    trace = zipf(2000, keys=40, seed=5).left
+    pq.write_table(trace, tmp_path / "trace.parquet")
+    file, path = tmp_path / "job.toml", tmp_path / "cp.history.jsonl"
+    file.write_text(TRACE, encoding="utf-8")
+    words = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
+    env = {**os.environ, "PENSTOCK_ENGINES": str(tmp_path / "engines")}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as first:
+        assert first.stderr is not None
+        address = first.stderr.readline()
+        while first.poll() is None and len(points(path)) < 3:
+            time.sleep(0.1)
+        shown = json.loads(numbers(address, "/data.json"))["queries"]["trace"]["points"]
+        assert b'penstock_pairs_total{query="trace"}' in numbers(address, "/metrics")
+        first.kill()
+        first.communicate()
+    before = points(path)
+    assert [point["pairs"] for point in shown] == [point["pairs"] for point in before[: len(shown)]]
+    assert before[-1]["arrivals"][0] < 2000
+    file.write_text(TRACE.replace("rows_per_trigger = 100", "rows_per_trigger = 400"), encoding="utf-8")
+    second = subprocess.run([*words, "--no-dashboard"], capture_output=True, text=True, check=False, env=env)
+    assert (0, "") == (second.returncode, second.stderr)
+    report = json.loads(second.stdout)["report"]
+    after = points(path)
+    assert before == [{**moment, "serial": at} for at, moment in enumerate(after[: len(before)], start=1)]
+    batches = [moment["batch"] for moment in after]
+    assert batches == sorted(set(batches))
+    totals = [moment["arrivals"][0] for moment in after]
+    assert totals == sorted(totals)
+    assert after[-1]["arrivals"] == [2000, 2000] == list(report["arrivals"].values())
+    assert after[-1]["pairs"] == report["pairs"]
+    found = pq.read_table(tmp_path / "found").num_rows
+    assert report["pairs"] == found  # nothing lost, nothing twice
+    ours = {"job.toml", "trace.parquet", "cp", "cp.history.jsonl", "found", "shed", "engines"}
+    assert ours == {each.name for each in tmp_path.iterdir()}
+    assert not list((tmp_path / "cp").rglob("*history*"))
+
+
+def test_the_report_of_a_running_query_is_its_last_moment(spark: Any, tmp_path: Path) -> None:
+    """After each micro-batch, as pen.report tells it."""
+    pq.write_table(zipf(450, keys=40, seed=3).left, tmp_path / "trace.parquet")
+    job = parse(TRACE, tmp_path)
+    history = History(tmp_path / "own.history.jsonl")
+    query = running.start(job, spark)
+    seen: set[int] = set()
+    try:
+        while len(seen) < 4:
+            progress = query.lastProgress
+            if progress is None or progress.batchId in seen or not progress.numInputRows:
+                time.sleep(0.05)
+                continue
+            cli._record(history, job, progress, None)
+            told, moment = report_of(query), points(history.path)[-1]
+            if query.lastProgress.batchId == progress.batchId:  # no later one has ended meanwhile
+                assert (told.pairs, list(told.live)) == (moment["pairs"], moment["live"])
+                assert {reason: list(count) for reason, count in told.shed.items()} == moment["shed"]
+            seen.add(progress.batchId)
+    finally:
+        query.stop()
+    assert len(points(history.path)) == 4
