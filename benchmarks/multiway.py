@@ -1,9 +1,11 @@
 """Measure joins of several streams, and whether the cost model says the truth (`make bench-multiway`).
 
-Times are the shortest CPU seconds of runs in turns, of the loops alone: rows are merged and coded before.
+Times are the shortest CPU seconds of runs in turns, of the loops alone: rows are merged and coded before. Parts named
+on the command line are measured anew, the others are kept.
 """
 
 import json
+import sys
 import time
 from collections.abc import Mapping
 from itertools import permutations
@@ -16,75 +18,18 @@ import pyarrow.compute as pc
 import penstock as pen
 from benchmarks import tables
 from penstock.engine.multijoin import Bound, Ordered, Settings, run
+from penstock.report.papers.golab2003 import ALIKE, ONE_FAST, TABLE_5
+from penstock.report.papers.several import Drawn, shortest
 
 REPEATS = 3
 TICKS = 12_000
-TABLE_5 = [
-    pen.Stream("S1", rate=10, window=100, distinct=500),
-    pen.Stream("S2", rate=1, window=100, distinct=50),
-    pen.Stream("S3", rate=1, window=200, distinct=40),
-    pen.Stream("S4", rate=3, window=100, distinct=5),
-]
-EQUAL = [pen.Stream(f"S{at}", rate=1, window=100, distinct=50) for at in range(1, 5)]
-ONE_FAST = [*EQUAL[:3], pen.Stream("S4", rate=10, window=100, distinct=50)]
+EQUAL = ALIKE[:4]
 INTERVALS = (1, 2, 5, 10, 20, 30, 50)
 FOUR_WAY = {"sparse": (20_000, 10_000), "dense": (2_000, 2_000)}  # keys, window
 ROWS = 200_000  # of each stream
 WINDOW, CHANGE, END = 100, 1000, 4000  # when one stream becomes faster
-
-
-class Case:
-    """Tuples generated as golab2003 §6.1 does: one a tick, from a stream by its rate, values uniform."""
-
-    def __init__(self, streams: list[pen.Stream], ticks: int = TICKS, seed: int = 1) -> None:
-        rng = np.random.default_rng(seed)
-        rates = np.array([stream.rate for stream in streams])
-        self.unit = int(rates.sum())  # ticks
-        source = rng.choice(len(streams), ticks, p=rates / rates.sum())
-        at = [np.flatnonzero(source == place) for place in range(len(streams))]
-        self.rows = {
-            stream.name: pa.table({"ts": ts, "attr": rng.integers(0, int(stream.distinct), ts.size)})
-            for stream, ts in zip(streams, at, strict=True)
-        }
-        self.windows = {stream.name: int(stream.window) * self.unit for stream in streams}
-
-    def loops(self, every: int | None = None, **how: Any) -> "Loops":
-        """Return the loops of one way to join them, with their rows."""
-        evaluation = "eager" if every is None else pen.every(every * self.unit)
-        return Loops(self.rows, Settings("attr", "ts", self.windows, evaluation=evaluation, **how))
-
-
-class Loops:
-    """A join that can be run again and again."""
-
-    def __init__(self, rows: Mapping[str, pa.Table], settings: Settings) -> None:
-        self._bound = Bound(settings, rows)
-        self._plan = Ordered(self._bound).changes[0].plan
-        self._batches = list(self._bound.batches())
-        self.arrivals = sum(batch.row.size for batch in self._batches)
-        self.compared = 0
-        self.results = 0
-
-    def seconds(self) -> float:
-        """Run it, and return the CPU seconds that the loops took."""
-        chain = self._bound.chain(self._plan)
-        begin = time.process_time()
-        self.results = sum(chain.push(batch).shape[1] for batch in self._batches)
-        taken = time.process_time() - begin
-        self.compared = chain.compared
-        return taken
-
-
-def shortest(ways: Mapping[Any, Loops]) -> dict[Any, float]:
-    """Return the shortest time of each way, measured in turns."""
-    times: dict[Any, list[float]] = {name: [] for name in ways}
-    for _ in range(REPEATS):
-        for name, loops in ways.items():
-            times[name].append(loops.seconds())
-    counts = {loops.results for loops in ways.values()}
-    if len(counts) != 1:
-        raise AssertionError(f"ways of one join found different numbers of results: {sorted(counts)}")
-    return {name: min(seconds) for name, seconds in times.items()}
+SHED = {3: 50, 4: 200}  # streams: keys, Zipf 1, ranks shuffled on each stream
+SHED_ROWS, SHED_WINDOW, SHED_SHARE = 20_000, 400, 4
 
 
 def spearman(one: list[float], other: list[float]) -> float:
@@ -95,18 +40,18 @@ def spearman(one: list[float], other: list[float]) -> float:
 
 def measure_orders() -> list[dict[str, Any]]:
     """Time the 24 orders of Table 5, and the best and worst of them when evaluation is lazy (Table 8)."""
-    case = Case(TABLE_5)
+    case = Drawn(TABLE_5, TICKS)
     listed = pen.plan(TABLE_5).costs().to_pylist()
     orders = [tuple(row["order"]) for row in listed]
     found = []
     for index in ("none", 5):
         ways = {order: case.loops(order=order, index=index) for order in orders}
-        times = shortest(ways)
+        times = shortest(ways, REPEATS)
         best, worst = orders[0], orders[-1]
         rates = {"eager": [ways[best].arrivals / times[order] for order in (best, worst)]}
         for every in (5, 10):
             lazily = {order: case.loops(every, order=order, index=index, algorithm="lazy") for order in (best, worst)}
-            late = shortest(lazily)
+            late = shortest(lazily, REPEATS)
             rates[f"every {every}"] = [lazily[order].arrivals / late[order] for order in (best, worst)]
         found.append(
             {
@@ -125,16 +70,18 @@ def measure_orders() -> list[dict[str, Any]]:
 
 def measure_intervals() -> dict[str, Any]:
     """Time lazy evaluation by its interval and number of buckets (Figure 4a), and its algorithms (Figure 3b)."""
-    case = Case(EQUAL, 4 * TICKS)
+    case = Drawn(EQUAL, 4 * TICKS)
     rates = {}
     for index in ("none", 2, 10, 30):
         ways = {every: case.loops(every, index=index, algorithm="lazy") for every in INTERVALS}
-        rates[str(index)] = {every: ways[every].arrivals / seconds for every, seconds in shortest(ways).items()}
-    fast = Case(ONE_FAST)
+        rates[str(index)] = {
+            every: ways[every].arrivals / seconds for every, seconds in shortest(ways, REPEATS).items()
+        }
+    fast = Drawn(ONE_FAST, TICKS)
     algorithms = {}
     for every in (1, 10, 50):
         ways = {name: fast.loops(every, index="none", algorithm=name) for name in ("naive", "lazy", "general")}
-        times = shortest(ways)
+        times = shortest(ways, REPEATS)
         algorithms[every] = {name: {"seconds": times[name], "compared": ways[name].compared} for name in ways}
     return {"rates": rates, "algorithms": algorithms}
 
@@ -213,14 +160,53 @@ def measure_adaptation() -> dict[str, Any]:
     return {"best": min(fixed), "worst": max(fixed), "adapting": min(taken for taken, _ in runs), "changes": changes}
 
 
+def measure_shedding() -> list[dict[str, Any]]:
+    """Count what each policy finds of three and of four streams with a quarter of the memory."""
+    found = []
+    for n, keys in SHED.items():
+        rng = np.random.default_rng(1)
+        chances = 1 / np.arange(1, keys + 1)
+        rows = {}
+        for name in "abcd"[:n]:
+            drawn = rng.choice(rng.permutation(keys), SHED_ROWS, p=chances / chances.sum())
+            rows[name] = pa.table({"ts": np.arange(SHED_ROWS), "key": drawn})
+        how: dict[str, Any] = {"on": "key", "time": "ts", "windows": SHED_WINDOW}
+        memory = n * SHED_WINDOW // SHED_SHARE
+        results, seconds = {}, {}
+        for policy in ("exact", "prob", "oldest", "rand"):
+            budget = {} if policy == "exact" else {"memory": memory, "policy": policy}
+            begin = time.process_time()
+            results[policy] = pen.run(rows, **how, **budget).report.results
+            seconds[policy] = time.process_time() - begin
+        found.append(
+            {
+                "streams": n,
+                "rows": SHED_ROWS,
+                "keys": keys,
+                "window": SHED_WINDOW,
+                "memory": memory,
+                "results": results,
+                "seconds": seconds,
+            }
+        )
+    return found
+
+
+PARTS = {
+    "orders": measure_orders,
+    "intervals": measure_intervals,
+    "adaptation": measure_adaptation,
+    "four_way": measure_four_way,
+    "shedding": measure_shedding,
+}
+
+
 def main() -> None:
-    """Measure all, and write what came of it."""
-    results = {
-        "orders": measure_orders(),
-        "intervals": measure_intervals(),
-        "adaptation": measure_adaptation(),
-        "four_way": measure_four_way(),
-    }
+    """Measure the parts that are named, or all, and write what came of it."""
+    named = sys.argv[1:]
+    results = json.loads(tables.MULTIWAY.read_text()) if named else {}
+    for part in named or PARTS:
+        results[part] = PARTS[part]()
     tables.MULTIWAY.write_text(json.dumps(results, indent=2) + "\n")
     tables.write_all()
     print(tables.multiway_table(json.loads(tables.MULTIWAY.read_text())))

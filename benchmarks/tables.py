@@ -231,6 +231,16 @@ def multiway_table(results: dict[str, Any]) -> str:
     ]
     head = ["results", "at once", "cascade", "cascade / at once, time", "intermediate rows of the cascade"]
     parts.append(table("four streams, Arrow in and out", head, rows))
+    policies = ("exact", "prob", "oldest", "rand")
+    rows = [
+        [
+            f"{case['streams']} streams, {case['keys']} keys",
+            *(f"{case['results'][policy]:,}" for policy in policies),
+            f"{case['results']['prob'] / case['results']['rand']:.1f}x",
+        ]
+        for case in results["shedding"]
+    ]
+    parts.append(table("results with a quarter of the memory, Zipf 1", [*policies, "prob / rand"], rows))
     return "\n\n".join(parts)
 
 

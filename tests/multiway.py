@@ -1,5 +1,6 @@
-"""Brute force for several streams, in plain Python: all results, the paper's costs; imports nothing of ours."""
+"""Brute force for several streams, in plain Python: results, costs, budgets; imports nothing of ours."""
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -121,3 +122,94 @@ def all_results(
         if joined and all(alive(s, row, w, now) for s, row, w in zip(streams, rows, windows, strict=True)):
             found.append(places)
     return found
+
+
+# --- a budget -----------------------------------------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """A row in memory: its time, its stream and its number there."""
+
+    ts: int
+    stream: int
+    row: int
+
+
+class Bounded(NamedTuple):
+    """What a join inside a budget finds, and what it gives up, each with its stream, its number and the time."""
+
+    results: list[tuple[int, ...]]
+    shed: list[tuple[int, int, int]]
+    live: list[int]
+
+
+def share(windows: Sequence[Window], mine: int) -> float:
+    """Return how many results a row has a tick if every stream brings one match a tick, up to a factor for all."""
+    if any(window.by_rows for window in windows):
+        return 1.0
+    longest = max(window.span for window in windows)
+    total = 0.0
+    for last in range(len(windows)):
+        if last != mine:
+            others = [w.span / longest for at, w in enumerate(windows) if at not in {mine, last}]
+            total += math.prod(others)
+    return total
+
+
+def within_budget(
+    streams: Sequence[Sequence[Row]], windows: Sequence[Window], memory: int, policy: str, life: int
+) -> Bounded:
+    """Play a join on one common key inside a budget, tick by tick, trying every combination of rows in memory.
+
+    Parameters:
+        policy: "prob" or "oldest".
+        life: half-life of an arrival in ticks, or in rows of all streams if all windows are in rows; 0: none.
+    """
+    n = len(streams)
+    seen: list[dict[object, float]] = [{} for _ in range(n)]
+    held: list[Held] = []
+    found, shed = [], []
+    in_rows = all(window.by_rows for window in windows)
+
+    def worth(one: Held) -> float:
+        if policy == "oldest":
+            return 0.0
+        key, product = streams[one.stream][one.row].keys[0], share(windows, one.stream)
+        for other in range(n):
+            if other != one.stream:
+                product *= seen[other].get(key, 0.0)
+        return product
+
+    for now in sorted({row.ts for stream in streams for row in stream}):
+        clock = sum(row.ts <= now for stream in streams for row in stream) if in_rows else now
+        fresh = [
+            Held(now, s, at)
+            for s, stream in enumerate(streams)
+            for at, row in enumerate(stream)
+            if row.ts == now and row.keys[0] is not None
+        ]
+        for one in fresh:
+            key = streams[one.stream][one.row].keys[0]
+            seen[one.stream][key] = seen[one.stream].get(key, 0.0) + (2.0 ** (clock / life) if life else 1.0)
+        held += fresh
+        came = [[row for row in stream if row.ts <= now] for stream in streams]
+        able = [h for h in held if alive(came[h.stream], streams[h.stream][h.row], windows[h.stream], now)]
+        for mine in product(*([h for h in able if h.stream == s] for s in range(n))):
+            keys = {streams[h.stream][h.row].keys[0] for h in mine}
+            if len(keys) == 1 and any(h in fresh for h in mine):
+                found.append(tuple(h.row for h in mine))
+        held = [
+            h
+            for h in held
+            if alive(
+                came[h.stream],
+                streams[h.stream][h.row],
+                windows[h.stream],
+                now if windows[h.stream].by_rows else now + 1,
+            )
+        ]
+        while len(held) > memory:
+            victim = min(held, key=lambda one: (worth(one), one))
+            held.remove(victim)
+            shed.append((victim.stream, victim.row, now))
+    return Bounded(sorted(found), shed, [sum(h.stream == s for h in held) for s in range(n)])

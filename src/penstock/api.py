@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from penstock.engine import multijoin as several
 from penstock.engine import offline, pump, truncating
 from penstock.engine import refine as refining
 from penstock.engine.advise import Advice
+from penstock.engine.multijoin import Joined
 from penstock.engine.offline import Optimum
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
@@ -259,11 +260,20 @@ def _on_spark() -> Any:
     return pipeline
 
 
-def run(left: Any, right: Any, **arguments: Any) -> Result:
-    """Join as ``penstock.join`` does, and return the table together with its report and its ledger.
+@overload
+def run(left: Mapping[str, Any], **arguments: Any) -> Joined: ...
+
+
+@overload
+def run(left: Any, right: Any, **arguments: Any) -> Result: ...
+
+
+def run(left: Any, right: Any = None, **arguments: Any) -> Result | Joined:
+    """Join as ``penstock.join`` or ``penstock.multijoin`` does, and return the table with its report and its ledger.
 
     Parameters:
-        left, right, arguments: as for ``penstock.join``.
+        left, right, arguments: as for ``penstock.join``; or instead of both tables several by name, with arguments as
+            for ``penstock.multijoin``. The report of several streams lists each order that they were joined in.
 
     Examples:
         >>> import penstock as pen
@@ -272,7 +282,15 @@ def run(left: Any, right: Any, **arguments: Any) -> Result:
         >>> result = pen.run(streams.left, streams.right, on="key", time="ts", window=400, memory=400)
         >>> result.report.balanced, result.report.shed["budget"].total == result.ledger.num_rows
         (True, True)
+        >>> three = {"a": streams.left, "b": streams.right, "c": streams.left}
+        >>> result = pen.run(three, on="key", time="ts", windows=400, memory=600)
+        >>> sum(result.report.shed.values()) == result.ledger.num_rows
+        True
     """
+    if isinstance(left, Mapping):
+        if right is not None:
+            raise InputError("right", type(right).__name__, "several streams are one argument, by name")
+        return _several(left, arguments)
     return pump.run(left, right, settings_of(arguments), ledger="keep")
 
 
@@ -817,6 +835,7 @@ def multijoin(  # noqa: PLR0913 - one front door
     algorithm: str = "auto",
     memory: Any = None,
     policy: Any = "auto",
+    seed: int = 0,
     cross: bool = False,
 ) -> Any:
     """Join several streams over sliding windows at once, without intermediate state.
@@ -837,14 +856,20 @@ def multijoin(  # noqa: PLR0913 - one front door
         index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets; or one of
             these for each stream by name.
         algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
-        memory, policy: a memory budget; not available yet.
+        memory: rows kept over all windows together; None: exact.
+        policy: "auto" or "prob": a row is worth the complete results that it can expect, the product of how often its
+            key comes on each other stream; it needs a key common to all. "oldest", "rand"; or an object made by
+            ``penstock.policy``, with ``statistics="decayed"`` or "history" and ``half_life`` for "prob".
+        seed: for "rand".
         cross: whether a join graph may fall apart; its parts then meet as a cross product.
 
     Returns:
         The joined rows, of the same kind as the first stream: common keys first and once, then the other columns of
-        each stream; names that clash end in `_` and the stream's name.
+        each stream; names that clash end in `_` and the stream's name. Under a budget it is a subset of the exact
+        result; ``penstock.run(streams, ...)`` tells what was given up.
 
-    Cost: one step for each row that a loop looks at; with indexes O(1 + intermediate results) per row.
+    Cost: one step for each row that a loop looks at; with indexes O(1 + intermediate results) per row. A row that is
+    given up costs O(log keys).
 
     Examples:
         >>> import penstock as pen, pyarrow as pa
@@ -853,26 +878,17 @@ def multijoin(  # noqa: PLR0913 - one front door
         >>> pen.multijoin(seen, on="id", time="ts", windows=3).to_pylist()
         [{'id': 7, 'ts_a': 1, 'ts_b': 2, 'ts_c': 3}, {'id': 7, 'ts_a': 4, 'ts_b': 2, 'ts_c': 3}]
 
-    References: golab2003 §3.
+    References: golab2003 §3; das2003 §3.3.1 (PROB); Law and Zaniolo 2007, "Load shedding for window joins on multiple
+        data streams" (worth as a product).
     """
-    if memory is not None:
-        raise InputError("memory", repr(memory), "a budget for several streams is not available yet; leave it None")
-    if policy != "auto":
-        raise InputError("policy", repr(policy), "it goes with a memory budget, not available yet; leave it out")
+    given = {name: value for name, value in locals().items() if name != "streams"}
+    return _several(streams, given).table
+
+
+def _several(streams: Any, given: Mapping[str, Any]) -> Joined:
     if isinstance(streams, Mapping) and any(_is_spark(rows) for rows in streams.values()):
         raise InputError("streams", "Spark DataFrames", "several streams are joined embedded only, so far")
-    settings = several.Settings(
-        on=on,
-        time=time,
-        windows=windows,
-        order=order,
-        evaluation=evaluation,
-        expiration=expiration,
-        index=index,
-        algorithm=algorithm,
-        cross=cross,
-    )
-    return several.run(streams, settings).table
+    return several.run(streams, several.settings_of(given))
 
 
 def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> statistics.Measured:

@@ -36,6 +36,9 @@ for windows in (20, pen.rows(15)):
         for evaluation in ("eager", pen.every(7)):
             table = pen.multijoin(three, on="key", time="ts", windows=windows, index=index, evaluation=evaluation)
             out.append(table.to_pylist())
+    for policy in ("prob", "oldest", "rand", pen.policy("prob", statistics="history")):
+        result = pen.run(three, on="key", time="ts", windows=windows, memory=12, policy=policy)
+        out.append([result.table.to_pylist(), result.ledger.to_pylist(), result.report.to_dict()])
 graph = {("a", "b"): "key", ("b", "c"): ("ts", "<", "ts"), ("a", "c"): ("key", ">=", "key")}
 out.append(pen.multijoin(three, on=graph, time="ts", windows=9, algorithm="general").to_pylist())
 print(json.dumps(out))

@@ -1,7 +1,8 @@
 """The join of several streams against brute force: any order, index, window, evaluation and graph."""
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations, permutations
+import re
+from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,21 @@ from hypothesis import strategies as st
 import penstock as pen
 from multiway import HOW, Edge, Row, Window, all_results
 from penstock.core import chain
+from penstock.core.rings import Batch
 from penstock.engine.multijoin import WORTH, Bound, Ordered, Settings, run
-from penstock.errors import ColumnError, InputError, KeyTypeError, OrderError, TimeError, WindowError
+from penstock.errors import (
+    BudgetError,
+    ColumnError,
+    InputError,
+    KeyTypeError,
+    OrderError,
+    PolicyError,
+    TimeError,
+    WindowError,
+)
 from penstock.streams.keys import Coder
+from several import NAMES, common, random_tables, results, spans, streams, tables
 
-NAMES = "abcde"
 LAZY = [pen.every(1), pen.every(3), pen.every(50)]
 WAYS = [  # evaluation, algorithm
     ("eager", "auto"),
@@ -29,49 +40,7 @@ WAYS = [  # evaluation, algorithm
 INDEXES = ["auto", "none", 1, 3]
 
 
-@st.composite
-def streams(draw: st.DrawFn, *, least: int = 2, most: int = 4, rows: int = 7, columns: int = 1) -> list[list[Row]]:
-    """Draw streams with ties, gaps and null keys."""
-    key = st.one_of(st.none(), *[st.integers(0, 2)] * 9)
-    step = st.tuples(st.sampled_from([0, 0, 1, 1, 2, 5]), st.tuples(*[key] * columns))
-    found = []
-    for _ in range(draw(st.integers(least, most))):
-        now, stream = draw(st.integers(-2, 3)), []
-        for gap, keys in draw(st.lists(step, max_size=rows)):
-            now += gap
-            stream.append(Row(now, keys))
-        found.append(stream)
-    return found
-
-
 WINDOW = st.builds(Window, st.integers(1, 8), st.booleans())
-
-
-def tables(drawn: Sequence[Sequence[Row]], text: Sequence[int] = (), columns: int = 1) -> dict[str, pa.Table]:
-    """Return streams as tables with columns ts, key0, key1, ... and row; keys as text have codes that are hashes."""
-    found = {}
-    for name, stream in zip(NAMES, drawn, strict=False):
-        table = {"ts": pa.array([row.ts for row in stream], pa.int64())}
-        for at in range(columns):
-            keys = [row.keys[at] for row in stream]
-            kind = pa.string() if at in text else pa.int64()
-            table[f"key{at}"] = pa.array([str(k) if at in text and k is not None else k for k in keys], kind)
-        table[f"row_{name}"] = pa.array(range(len(stream)), pa.int64())
-        found[name] = pa.table(table)
-    return found
-
-
-def spans(windows: Sequence[Window]) -> dict[str, Any]:
-    named = zip(NAMES, windows, strict=False)
-    return {name: pen.rows(window.span) if window.by_rows else window.span for name, window in named}
-
-
-def results(table: pa.Table, n: int) -> list[tuple[int, ...]]:
-    return sorted(zip(*(table[f"row_{name}"].to_pylist() for name in NAMES[:n]), strict=True))
-
-
-def common(n: int) -> list[Edge]:
-    return [Edge(one, 0, other, 0) for one, other in combinations(range(n), 2)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -207,20 +176,6 @@ def test_two_streams_are_the_join_of_two(drawn: list[list[Row]], window: Any, te
 # --- how it is done -----------------------------------------------------------------------------------------------
 
 
-def random_tables(n: int, rows: int, keys: int, seed: int = 0) -> dict[str, pa.Table]:
-    rng = np.random.default_rng(seed)
-    return {
-        name: pa.table(
-            {
-                "ts": np.sort(rng.integers(0, rows // 2, rows)),
-                "key0": rng.integers(0, keys, rows),
-                f"row_{name}": np.arange(rows),
-            }
-        )
-        for name in NAMES[:n]
-    }
-
-
 def joined(given: Mapping[str, pa.Table], **how: Any) -> Any:
     return run(given, Settings(**{"on": "key0", "time": "ts", "windows": 10, **how}))
 
@@ -270,7 +225,7 @@ def test_windows_hold_no_more_than_they_must() -> None:
     for batch in bound.batches():
         for tick in np.unique(batch.ts):
             rows = batch.ts == tick
-            assert windows.push(chain.Batch(*(column[rows] for column in batch))).shape == (3, 0)
+            assert windows.push(Batch(*(column[rows] for column in batch))).shape == (3, 0)
             assert max(windows.held()) <= 10 * 12
 
 
@@ -278,7 +233,7 @@ def test_old_rows_leave_late_if_asked() -> None:
     given = random_tables(3, 400, 8)
     eager, late = joined(given, index="none"), joined(given, index="none", expiration=pen.every(50))
     assert results(eager.table, 3) == results(late.table, 3)
-    assert eager.compared <= late.compared
+    assert eager.report.comparisons <= late.report.comparisons
 
 
 def shifting(seed: int = 3) -> dict[str, pa.Table]:
@@ -301,14 +256,19 @@ def test_the_order_follows_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     first, *changes = adaptive.changes
     assert changes
     assert all(change.gain > WORTH for change in changes)
+    told = adaptive.report.orders
+    assert [change.since for change in adaptive.changes] == [order.since for order in told]
+    assert told[0].reason == "measured on the first rows"
+    assert any(re.fullmatch(r"rate of d \S+ -> \S+", order.reason) for order in told[1:])
+    assert f"since {told[1].since}: {', '.join(told[1].order)} ({told[1].reason}; " in str(adaptive.report)
     assert any(450 < change.since < 500 + 10 * 30 for change in changes)  # a batch may begin before
     fixed = [joined(given, order=order, **how) for order in permutations(NAMES[:4])]
     want = results(fixed[0].table, 4)
     assert want == results(adaptive.table, 4)
     stubborn = joined(given, order=first.plan.order, **how)
     assert not stubborn.changes[1:]
-    assert adaptive.compared < stubborn.compared
-    assert adaptive.compared <= WORTH * min(way.compared for way in fixed)
+    assert adaptive.report.comparisons < stubborn.report.comparisons
+    assert adaptive.report.comparisons <= WORTH * min(way.report.comparisons for way in fixed)
 
 
 def test_the_order_follows_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,6 +283,7 @@ def test_the_order_follows_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
         given[name] = pa.table({"ts": ts, "key0": keys, f"row_{name}": ts})
     adaptive = joined(given, windows=100, index="none")
     assert any(change.since > 1000 for change in adaptive.changes[1:])
+    assert "distinct values of" in adaptive.changes[1].reason
     assert results(joined(given, windows=100, order=["a", "b", "c"]).table, 3) == results(adaptive.table, 3)
 
 
@@ -343,7 +304,7 @@ def test_changing_the_order_changes_no_result(data: st.DataObject, drawn: list[l
     for batch in bound.batches():
         for tick in np.unique(batch.ts):
             loops.reorder([list(data.draw(st.permutations(range(n)))) for _ in range(n)])
-            part = loops.push(chain.Batch(*(column[batch.ts == tick] for column in batch)))
+            part = loops.push(Batch(*(column[batch.ts == tick] for column in batch)))
             found += list(zip(*part.tolist(), strict=True))
     assert all_results(drawn, windows, common(n)) == sorted(found)
 
@@ -351,9 +312,9 @@ def test_changing_the_order_changes_no_result(data: st.DataObject, drawn: list[l
 def test_an_index_and_a_good_order_save_comparisons() -> None:
     given = random_tables(4, 300, 40)
     scanned, hashed = joined(given, index="none"), joined(given)
-    assert hashed.compared < scanned.compared / 10
+    assert hashed.report.comparisons < scanned.report.comparisons / 10
     naive = joined(given, index="none", algorithm="naive")
-    assert scanned.compared < naive.compared
+    assert scanned.report.comparisons < naive.report.comparisons
 
 
 # --- inputs and outputs -------------------------------------------------------------------------------------------
@@ -417,8 +378,15 @@ def test_no_rows_at_all() -> None:
         ({"index": {"a": "hash"}}, InputError, "index"),
         ({"algorithm": "lazy"}, InputError, "algorithm"),
         ({"order": ["a", "b"]}, InputError, "order"),
-        ({"memory": 100}, InputError, "memory"),
-        ({"policy": "prob"}, InputError, "policy"),
+        ({"memory": 0}, BudgetError, "memory"),
+        ({"memory": "5MB"}, BudgetError, "memory"),
+        ({"policy": "life"}, PolicyError, "policy"),
+        ({"memory": 5, "on": {("a", "b"): "key0", ("b", "c"): "key0"}}, PolicyError, "policy"),
+        ({"memory": 5, "policy": pen.policy("rand", at="input")}, PolicyError, "policy"),
+        ({"memory": 5, "policy": pen.policy("prob", statistics="window")}, PolicyError, "statistics"),
+        ({"memory": 5, "policy": pen.policy("prob", half_life=0)}, PolicyError, "half_life"),
+        ({"memory": 5, "policy": pen.policy("prob", half_life=pen.rows(3))}, PolicyError, "half_life"),
+        ({"memory": 5, "policy": pen.policy("prob", half_life=3, statistics="history")}, PolicyError, "half_life"),
     ],
 )
 def test_what_cannot_be(how: dict[str, Any], error: type[InputError], argument: str) -> None:

@@ -156,7 +156,10 @@ def test_comparisons_rank_the_orders_as_the_cost_model_does() -> None:
     windows = {stream.name: int(stream.window * ticks) for stream in TABLE_5}
     for index in ("none", 5):
         orders = [row["order"] for row in pen.plan(TABLE_5).costs().to_pylist()]
-        counted = [run(given, Settings("attr", "ts", windows, order=order, index=index)).compared for order in orders]
+        counted = [
+            run(given, Settings("attr", "ts", windows, order=order, index=index)).report.comparisons
+            for order in orders
+        ]
         ranks = np.argsort(np.argsort(counted))
         assert np.corrcoef(ranks, np.arange(24))[0, 1] >= 0.9
         assert max(counted) >= 3 * min(counted)

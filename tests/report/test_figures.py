@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import InputError, OutputError
 from penstock.report.figures import Figure, relative, save
-from penstock.report.papers import das2003, importance2006
+from penstock.report.papers import das2003, golab2003, importance2006
 from penstock.report.papers.claims import FAILS, HOLDS, IN_PART, judged
 from penstock.report.papers.registry import PAPERS, figure, names
 
@@ -59,6 +59,24 @@ def test_figures_of_offline_algorithms(number: str) -> None:
     assert min(made.curves["ESJA"]) > 0
     assert min(made.curves["ODJA"]) >= 0
     assert importance2006.claims({number: made})
+
+
+@pytest.mark.parametrize("number", ["2", "3a"])
+def test_figures_of_several_streams(number: str) -> None:
+    made, told = measured(f"golab2003/{number}")
+    assert told[-1] == (len(told), len(told))
+    for name in ("NAIVE", "MULTI-WAY" if number == "2" else "LAZY"):
+        for model, counted in zip(made.curves[name], made.curves[f"{name}, counted"], strict=True):
+            assert 0.4 < counted / model < 1.2  # loops stop early where the model lets windows grow with τ
+    assert golab2003.claims({number: made})
+
+
+def test_rates_of_several_streams() -> None:
+    made, _ = measured("golab2003/table8")
+    compared = made.settings["comparisons"]
+    for best, worst in (("NLJ, best plan", "NLJ, worst plan"), ("hash, best plan", "hash, worst plan")):
+        assert all(few < many for few, many in zip(compared[best], compared[worst], strict=True))
+    assert [claim.where for claim in golab2003.claims({"table8": made})] == ["Table 8"] * 3
 
 
 def test_the_constants_of_dgl_and_the_large_streams() -> None:
@@ -162,6 +180,44 @@ def test_claims_of_importance_are_judged_by_the_numbers() -> None:
     assert [FAILS] == verdict_of("middle", swapped) == verdict_of("middle", times)
     assert [HOLDS] == verdict_of("middle", middle) == verdict_of("7", times)
     assert [] == importance2006.claims({})
+
+
+def test_claims_of_several_streams_are_judged_by_the_numbers() -> None:
+    def verdict_of(number: str, curves: dict[str, list[float]], **settings: object) -> list[str]:
+        x = [float(at) for at in range(6, 6 + len(next(iter(curves.values()))))]
+        return [claim.verdict for claim in golab2003.claims({number: made_up(curves, x, **settings)})]
+
+    def twice(curves: dict[str, list[float]]) -> dict[str, list[float]]:
+        return curves | {f"{name}, counted": values for name, values in curves.items()}
+
+    assert [HOLDS] == verdict_of("2", twice({"NAIVE": [2.0, 9.0], "MULTI-WAY": [1.0, 1.0]}))
+    assert [FAILS] == verdict_of("2", twice({"NAIVE": [2.0, 1.0], "MULTI-WAY": [1.0, 1.0]}))
+    alike = {"NAIVE": [9.0, 2.0], "LAZY": [1.0, 1.0], "GENERAL": [1.0, 1.0]}
+    assert [HOLDS, HOLDS] == verdict_of("3a", twice(alike))
+    assert [HOLDS, FAILS] == verdict_of("3b", twice(alike))
+    assert [FAILS, FAILS] == verdict_of("3a", twice({**alike, "GENERAL": [3.0, 3.0], "NAIVE": [0.5, 2.0]}))
+    late = {"NAIVE": [9.0, 2.0], "LAZY": [1.0, 4.0], "GENERAL": [1.0, 1.5]}
+    assert [HOLDS, HOLDS] == verdict_of("3b", twice(late))
+    part = twice(late) | {"GENERAL, counted": [1.0, 9.0]}
+    assert [IN_PART, HOLDS] == verdict_of("3b", part)
+    rates = {
+        "NLJ, best plan": [8.0, 7.0], "NLJ, worst plan": [2.0, 1.0],
+        "hash, best plan": [80.0, 70.0], "hash, worst plan": [20.0, 10.0],
+    }  # fmt: skip
+    assert [HOLDS, HOLDS, HOLDS] == verdict_of("table8", rates)
+    swapped = dict(zip(rates, reversed(rates.values()), strict=True))
+    assert [FAILS, FAILS, HOLDS] == verdict_of("table8", swapped)
+    indexes = {
+        "NLJ": [2.0, 1.0, 1.0],
+        "HASH2": [8.0, 9.0, 7.0],
+        "HASH10": [9.0, 10.0, 9.0],
+        "HASH30": [10.0, 11.0, 12.0],
+    }
+    assert [HOLDS, HOLDS, HOLDS] == verdict_of("4a", indexes)
+    assert [FAILS, FAILS, FAILS] == verdict_of("4a", dict(zip(indexes, reversed(indexes.values()), strict=True)))
+    few = {"Equal": [2, 2], "5 to slow": [1, 1]}
+    assert [HOLDS] == verdict_of("4b", {"Equal": [1.0, 1.0], "5 to slow": [2.0, 2.0]}, comparisons=few)
+    assert [FAILS] == verdict_of("4b", {"Equal": [1.0, 1.0], "5 to slow": [0.5, 0.5]}, comparisons=few)
 
 
 def test_claims_about_figures_that_are_not_there_are_left_out() -> None:

@@ -14,12 +14,26 @@ import numpy as np
 
 from penstock.core.exact import bucket
 from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
+from penstock.core.rings import (
+    CODE,
+    FRESH,
+    LONG_AGO,
+    LOW,
+    NEXT,
+    OLDER,
+    POS,
+    ROW,
+    TS,
+    Batch,
+    Windows,
+    empty,
+    insert,
+)
+from penstock.core.shedding import admit, close, expire, refill
 from penstock.core.windows import Ints
+from penstock.core.worth import EXACT, GONE, KIND, Budget, Pool, emptied, grow_old, with_room
 
-NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the oldest kept, of the first new one
 TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
-TS, POS, ROW = range(3)
-CODE, OLDER = range(2)
 (
     STREAM,  # of a loop: its window, and where that is
     FIRST,
@@ -38,39 +52,11 @@ BEFORE, AT, AFTER = range(3)
 MINE, DEPTH_OF, THEIRS, HOW = range(4)  # of a test: column of this window, depth of an outer loop, its column
 EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # how a test compares
 REVERSED = (EQUAL, UNEQUAL, GREATER, AT_LEAST, LESS, AT_MOST)
-DONE, FULL = 0, 1
+DONE, FULL, CROWDED = range(3)
 IDLE = -1
-LONG_AGO = -(1 << 62)
 FIRST_ROOM = 256
 FIRST_RESULTS = 1 << 12
 AHEAD = 12  # rows between asking for a bucket and using it
-BY_ROOM = -1  # an index with two buckets for each place of its ring
-
-
-class Batch(NamedTuple):
-    """Rows in order of time, then of streams; whole groups."""
-
-    stream: Ints
-    row: Ints  # -1: it counts in a window of rows, and joins nothing
-    ts: Ints
-    pos: Ints  # what its window counts from: the time, or the rows of its stream up to the end of its tick
-    group: Ints  # rows of one group are evaluated together
-    code: Ints  # (row, column of its stream)
-
-
-@columns(ends=3, rows=3, column=4, nodes=2)
-class Windows(NamedTuple):
-    """All windows, one after the other; column c is a key of one stream, with its codes and its index."""
-
-    ends: Ints  # (stream, [NEXT, LOW, FRESH])
-    first: Ints  # stream -> where its ring begins
-    mask: Ints  # stream -> places of its ring, less one
-    rows: Ints  # (place, [TS, POS, ROW])
-    column: (
-        Ints  # (column, [stream, where its nodes begin, where its buckets begin, how many there are; 0: no index])
-    )
-    nodes: Ints  # (place, [CODE, OLDER]): a key's code, and the next older place in the same bucket
-    heads: Ints  # the newest place of each bucket; -1: none
 
 
 @columns(loops=ENTRIES)
@@ -95,51 +81,6 @@ class Work(NamedTuple):
     bound: Ints  # depth -> the place that is being joined
     dead: Ints  # depth -> rows that count from there or before are too old for the new row
     now: Ints  # [the time of the new row]
-
-
-@part
-def expire(windows: Windows, nests: Nests, now: int) -> None:
-    """Let go of rows that are too old for whatever comes from `now` on."""
-    for s in range(nests.span.size):
-        low, end = windows.ends[s, LOW], windows.ends[s, NEXT]
-        base, mask = windows.first[s], windows.mask[s]
-        clock = now
-        if nests.by_rows[s]:
-            clock = windows.rows[base + ((end - 1) & mask), POS] if low < end else LONG_AGO
-        while low < end and clock - windows.rows[base + (low & mask), POS] >= nests.span[s]:
-            low += 1
-        windows.ends[s, LOW] = low
-
-
-@part
-def put(windows: Windows, s: int, place: int, ts: int, pos: int, row: int) -> None:
-    """Write one row into its ring."""
-    at = windows.first[s] + (place & windows.mask[s])
-    windows.rows[at, TS] = ts
-    windows.rows[at, POS] = pos
-    windows.rows[at, ROW] = row
-
-
-@part
-def put_key(windows: Windows, c: int, place: int, code: int, row: int) -> None:
-    """Write a key of that row, and enter it into its index unless it joins nothing."""
-    at = windows.column[c, 1] + (place & windows.mask[windows.column[c, 0]])
-    windows.nodes[at, CODE] = code
-    if windows.column[c, 3] and row >= 0:
-        head = windows.column[c, 2] + bucket(windows.column[c, 3], code)
-        windows.nodes[at, OLDER] = windows.heads[head]
-        windows.heads[head] = place
-
-
-@part
-def insert(windows: Windows, batch: Batch, i: int, keys: Ints) -> None:
-    """Enter one row at the end of its ring, and into the indexes of its window."""
-    s = batch.stream[i]
-    place = windows.ends[s, NEXT]
-    put(windows, s, place, batch.ts[i], batch.pos[i], batch.row[i])
-    for c in range(keys[s], keys[s + 1]):
-        put_key(windows, c, place, batch.code[i, c - keys[s]], batch.row[i])
-    windows.ends[s, NEXT] = place + 1
 
 
 @part
@@ -305,30 +246,41 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
     return DONE
 
 
+@part
+def take(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: Work, pool: Pool) -> None:
+    """Let old rows go and enter the next group."""
+    i = work.state[TAKEN]
+    now, group = batch.ts[i], batch.group[i]
+    bounded = pool.state[KIND] != EXACT
+    if now >= work.state[EXPIRES]:
+        expire(windows, nests.span, nests.by_rows, pool, now)
+        work.state[EXPIRES] = now + nests.expiry[0]
+    if bounded:
+        grow_old(windows, pool, batch.clock[i])
+    while i < batch.row.size and batch.group[i] == group:
+        look_ahead(windows, nests, batch, i + AHEAD, keys)
+        insert(windows, batch, i, keys)
+        if bounded and batch.row[i] >= 0:
+            admit(windows, pool, wide(batch.stream[i]), batch.code[i, 0], batch.clock[i])
+        i += 1
+    work.state[TAKEN] = i
+
+
 @kernel
-def step(windows: Windows, nests: Nests, batch: Batch, keys: Ints, results: Ints, work: Work) -> int:
+def step(windows: Windows, nests: Nests, batch: Batch, keys: Ints, results: Ints, work: Work, pool: Pool) -> int:
     """Take the rows of a batch, group by group; goes on from ``work``, and returns why it stopped.
 
     Cost: O(1) per row, plus one for each row that a loop looks at.
     """
     windows, nests, batch, keys = borrowed(windows), borrowed(nests), borrowed(batch), borrowed(keys)
-    results, work = borrowed(results), borrowed(work)
+    results, work, pool = borrowed(results), borrowed(work), borrowed(pool)
     streams = nests.span.size
     state, ends = work.state, windows.ends
     while True:
         if state[SOURCE] == IDLE:
-            i = state[TAKEN]
-            if i == batch.row.size:
+            if state[TAKEN] == batch.row.size:
                 return DONE
-            now, group = batch.ts[i], batch.group[i]
-            if now >= state[EXPIRES]:
-                expire(windows, nests, now)
-                state[EXPIRES] = now + nests.expiry[0]
-            while i < batch.row.size and batch.group[i] == group:
-                look_ahead(windows, nests, batch, i + AHEAD, keys)
-                insert(windows, batch, i, keys)
-                i += 1
-            state[TAKEN] = i
+            take(windows, nests, batch, keys, work, pool)
             state[SOURCE] = 0
         while state[SOURCE] < streams:
             source = wide(state[SOURCE])
@@ -339,45 +291,8 @@ def step(windows: Windows, nests: Nests, batch: Batch, keys: Ints, results: Ints
         for s in range(streams):
             ends[s, FRESH] = ends[s, NEXT]
         state[SOURCE] = IDLE
-
-
-@kernel
-def refill(windows: Windows, old: Windows, keys: Ints) -> None:
-    """Enter the rows of older windows."""
-    windows, old, keys = borrowed(windows), borrowed(old), borrowed(keys)
-    for s in range(old.mask.size):
-        for place in range(old.ends[s, LOW], old.ends[s, NEXT]):
-            before = place & old.mask[s]
-            ts, pos, row = old.rows[old.first[s] + before]
-            put(windows, s, place, ts, pos, row)
-            for c in range(keys[s], keys[s + 1]):
-                put_key(windows, c, place, old.nodes[old.column[c, 1] + before, CODE], row)
-        for end in (NEXT, LOW, FRESH):
-            windows.ends[s, end] = old.ends[s, end]
-
-
-def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
-    """Return windows with so many places each, powers of two.
-
-    Parameters:
-        keys: stream -> its first column; ends with their number.
-        buckets: of the index of each column; 0: none; BY_ROOM: two for each place.
-    """
-    streams = len(rooms)
-    owner = np.repeat(np.arange(streams), np.diff(keys))
-    held = np.array(rooms, np.int64)[owner]
-    counts = np.array([2 * room if b == BY_ROOM else b for b, room in zip(buckets, held, strict=True)], np.int64)
-    column = np.stack([owner, np.cumsum(held) - held, np.cumsum(counts) - counts, counts], axis=1).astype(np.int64)
-    places, codes = int(sum(rooms)), int(held.sum())
-    return Windows(
-        ends=np.zeros((streams, 3), np.int64),
-        first=np.cumsum(rooms, dtype=np.int64) - np.array(rooms, np.int64),
-        mask=np.array(rooms, np.int64) - 1,
-        rows=np.empty((places, 3), np.int64),
-        column=column,
-        nodes=np.empty((codes, 2), np.int64),
-        heads=np.full(max(int(counts.sum()), 1), -1, np.int64),
-    )
+        if pool.state[KIND] != EXACT and close(windows, nests.span, nests.by_rows, pool, batch.ts[state[TAKEN] - 1]):
+            return CROWDED
 
 
 class Edge(NamedTuple):
@@ -418,7 +333,8 @@ class Chain:
         buckets: of the index of each column; 0: none, as for one not compared for equality; BY_ROOM: as many as fit
             the window.
         common: whether all edges are on one attribute, so that one of them is enough at each depth.
-        expiry: the interval at which old rows are let go of; 0: with every group.
+        expiry: the interval at which old rows are let go of; 0: with every group, as under a budget.
+        budget: how many rows the windows may hold, and who leaves; None: all that are alive.
 
     References: golab2003 §3.2 (EAGER), §3.3 (LAZY, GENERAL LAZY), §3.4 (hash), §3.5 (hybrid), §3.6 (windows in rows).
     """
@@ -434,6 +350,7 @@ class Chain:
         *,
         common: bool,
         expiry: int = 0,
+        budget: Budget | None = None,
     ) -> None:
         n = len(span)
         self._span, self._by_rows = np.array(span, np.int64), np.array(by_rows, np.int64)
@@ -443,6 +360,8 @@ class Chain:
         self._buckets = list(buckets)
         self._rooms = [FIRST_ROOM] * n
         self._windows = empty(self._rooms, self._keys, self._buckets)
+        self._budget = budget or Budget(EXACT, 0, 0, (1.0,) * n, 0)
+        self._pool = emptied(self._budget, n, sum(self._rooms))
         self.reorder(nests)
         self._results = np.empty((n, FIRST_RESULTS), np.int64)
         state = np.zeros(6, np.int64)
@@ -478,14 +397,34 @@ class Chain:
 
     def push(self, batch: Batch) -> Ints:
         """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
-        self._reserve(np.bincount(batch.stream, minlength=len(self._rooms)))
+        self._reserve(batch)
+        self._pool = with_room(self._pool, self._budget, batch.row.size)
         state = self._work.state
         state[TAKEN] = state[FOUND] = 0
-        while step(self._windows, self._nests, batch, self._keys, self._results, self._work) == FULL:
-            longer = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
-            longer[:, : state[FOUND]] = self._results
-            self._results = longer
+        while (stopped := self._step(batch)) != DONE:
+            if stopped == FULL:
+                longer = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
+                longer[:, : state[FOUND]] = self._results
+                self._results = longer
+            else:
+                self._reserve(batch, sweep=True)
         return self._results[:, : state[FOUND]].copy()
+
+    def _step(self, batch: Batch) -> int:
+        return step(self._windows, self._nests, batch, self._keys, self._results, self._work, self._pool)
+
+    def shed(self) -> Ints:
+        """Return the rows given up in the last push: (row, [stream, row, time])."""
+        return self._pool.gone[: self._pool.state[GONE]].copy()
+
+    def live(self, now: int) -> list[int]:
+        """Return how many rows of each stream may still join after a tick."""
+        windows, found = self._windows, []
+        for s, (end, low, _) in enumerate(windows.ends.tolist()):
+            rows = windows.rows[windows.first[s] + (np.arange(low, end) & windows.mask[s])]
+            clock = rows[-1:, POS] if self._by_rows[s] else now + 1
+            found.append(int(((rows[:, ROW] >= 0) & (clock - rows[:, POS] < self._span[s])).sum()))
+        return found
 
     @property
     def compared(self) -> int:
@@ -496,15 +435,19 @@ class Chain:
         """Return how many rows each window holds, those not yet let go of included."""
         return (self._windows.ends[:, NEXT] - self._windows.ends[:, LOW]).tolist()
 
-    def _reserve(self, arriving: Ints) -> None:
+    def _reserve(self, batch: Batch, *, sweep: bool = False) -> None:
+        """Make room for the rows to come, if there is not enough; sweep marks out of the rings, if asked."""
+        arriving = np.bincount(batch.stream[self._work.state[TAKEN] if sweep else 0 :], minlength=len(self._rooms))
         need = [held + int(more) for held, more in zip(self.held(), arriving, strict=True)]
-        if any(rows > room for rows, room in zip(need, self._rooms, strict=True)):
+        if sweep or any(rows > room for rows, room in zip(need, self._rooms, strict=True)):
             self._rooms = [
                 max(room, 1 << (rows - 1).bit_length()) if rows else room
                 for rows, room in zip(need, self._rooms, strict=True)
             ]
             old, self._windows = self._windows, empty(self._rooms, self._keys, self._buckets)
-            refill(self._windows, old, self._keys)
+            link = self._pool.link
+            self._pool = self._pool._replace(link=np.zeros((sum(self._rooms) if link.size else 0, 2), np.int64))
+            refill(self._windows, old, self._keys, self._pool, link)
             self._point()
 
     def _point(self) -> None:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.chain import BY_ROOM, Batch, Chain, Edge
+from penstock.core.chain import Chain, Edge
+from penstock.core.rings import BY_ROOM, Batch
 from penstock.core.windows import Ints
+from penstock.engine.budget import budget_of
 from penstock.errors import ColumnError, InputError, OrderError, WindowError
 from penstock.operator.join import as_table
 from penstock.planner import plan as planning
@@ -18,6 +20,8 @@ from penstock.planner import statistics
 from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import COMPARED, MOMENTS, Link, Stream, comparable, edges, per_stream
+from penstock.policies import registry
+from penstock.quality.flows import Flows, Order
 from penstock.streams.keys import Coder, common_type, ranks
 from penstock.streams.times import Clock, Every, Rows, common_clock
 
@@ -28,19 +32,21 @@ INDEXES = ("auto", "hash", "none")
 
 
 class Change(NamedTuple):
-    """An order that was taken: from which tick on, by which plan, and how many times cheaper it was than the last."""
+    """An order that was taken: from which tick on, by which plan, how many times cheaper than the last, and why."""
 
     since: int
     plan: Plan
     gain: float
+    reason: str
 
 
 class Joined(NamedTuple):
-    """A joined table, the orders it was joined in, and how many rows the inner loops looked at."""
+    """A joined table with its report, its ledger and the plans of its orders."""
 
     table: Any
+    report: Flows
+    ledger: pa.Table
     changes: list[Change]
-    compared: int
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,21 @@ class Settings:
     index: Any = "auto"
     algorithm: str = "auto"
     cross: bool = False
+    memory: Any = None
+    policy: Any = "auto"
+    seed: int = 0
+
+
+def settings_of(arguments: Mapping[str, Any]) -> Settings:
+    """Check the arguments of a join of several streams by name."""
+    known = Settings.__dataclass_fields__
+    for name, value in arguments.items():
+        if name not in known:
+            raise InputError(name, repr(value), f"no such argument for several streams; there are {', '.join(known)}")
+    for name in ("on", "time", "windows"):
+        if name not in arguments:
+            raise InputError(name, "nothing", "this argument is required")
+    return Settings(**arguments)
 
 
 class Key(NamedTuple):
@@ -99,6 +120,8 @@ class Bound:
         self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         self.most = max(1, *self.columns)
         self.layout, self.schema = self._layout()
+        self.policy = "exact" if settings.memory is None else str(registry.resolve(settings.policy))
+        self.budget = budget_of(settings, self.span, self.by_rows, self.clock, common=bool(self.using))
 
     def _present(self, stream: int, column: object, argument: str) -> None:
         names = self.tables[stream].schema.names
@@ -241,7 +264,7 @@ class Bound:
         algorithm = settings.algorithm
         if algorithm == "auto" and self.every is not None:
             algorithm = "lazy"  # new rows outermost let the other loops stop early, which the model does not count
-        order = None if isinstance(settings.order, str) and settings.order == "auto" else settings.order
+        order = None if self.adapts else settings.order
         return planning.make(
             [self._indexed(at, stream) for at, stream in enumerate(measured.streams)],
             join="hash" if any(self.buckets) else "nested",
@@ -250,6 +273,11 @@ class Bound:
             algorithm=algorithm,
             selectivity=self._connected(measured.selectivity),
         )
+
+    @property
+    def adapts(self) -> bool:
+        """Whether the order is chosen, and changed when that pays."""
+        return isinstance(self.settings.order, str) and self.settings.order == "auto"
 
     @property
     def unit(self) -> float:
@@ -277,7 +305,7 @@ class Bound:
         """Make the windows and loops of a plan."""
         return Chain(
             self.span, self.by_rows, self.nests(plan), self.columns, self.edges, self.buckets,
-            common=bool(self.using), expiry=self.expiry,
+            common=bool(self.using), expiry=self.expiry, budget=self.budget,
         )  # fmt: skip
 
     def batches(self) -> Iterator[Batch]:
@@ -310,7 +338,10 @@ class Bound:
             valid &= True if present is None else present
         row = np.where(valid, np.arange(part.start, part.stop), -1)
         keep = valid | self.by_rows[stream]
-        rows = (np.full(ts.size, stream), row, ts, pos, group, code)
+        clock = ts
+        if self.budget is not None and all(self.by_rows):
+            clock = np.sum([np.searchsorted(other, ts, side="right") for other in self.ts], axis=0)
+        rows = (np.full(ts.size, stream), row, ts, pos, clock, group, code)
         return Batch(*(np.ascontiguousarray(column[keep], np.int64) for column in rows))
 
     def joined(self, rows: Ints) -> pa.Table:
@@ -328,6 +359,20 @@ class Bound:
             for column, field in zip(columns, self.schema, strict=True)
         ]
         return pa.Table.from_arrays(cast, schema=self.schema)
+
+    def ledger(self, shed: Ints) -> pa.Table:
+        """Return the rows that were given up: of which stream, which row of it, its time, and when it left."""
+        begins = np.cumsum([0, *(ts.size for ts in self.ts[:-1])])
+        ts = np.concatenate(self.ts)[begins[shed[:, 0]] + shed[:, 1]]
+        return pa.table(
+            {
+                "stream": pa.array(self.names).take(pa.array(shed[:, 0])),
+                "row": pa.array(shed[:, 1]),
+                "ts": self.clock.column(ts),
+                "shed_at": self.clock.column(shed[:, 2]),
+                "reason": pa.repeat("budget", len(shed)),
+            }
+        )
 
     def _taken(self, rows: Ints, stream: int, names: list[str]) -> list[pa.ChunkedArray]:
         return list(self.tables[stream].select(names).take(pa.array(rows[stream])).columns)
@@ -350,7 +395,8 @@ class Ordered:
         last = max((int(ts[-1]) for ts in bound.ts if ts.size), default=0)
         end = min((int(ts[part - 1]) for ts in bound.ts if ts.size >= part), default=last)
         plan = bound.plan(begin, end)  # from the first rows, as many as a batch has
-        self.changes = [Change(begin, plan, 1.0)]
+        self.changes = [Change(begin, plan, 1.0, "measured on the first rows" if bound.adapts else "given")]
+        self.shed = [np.empty((0, 3), np.int64)]
         self.chain = bound.chain(plan)
         spans = [span for span, by_rows in zip(bound.span, bound.by_rows, strict=True) if not by_rows]
         self._longest = max(spans, default=1)
@@ -359,13 +405,39 @@ class Ordered:
 
     def push(self, batch: Batch) -> Ints:
         """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
-        if self._bound.settings.order == "auto" and batch.row.size:
+        if self._bound.adapts and batch.row.size:
             surprised = self._surprises(batch)
             if surprised or self._due <= 0:
                 self._revisit(int(batch.ts[0]), int(batch.ts[-1]))
                 self._due = 0 if surprised else max(SELDOM, sum(self.chain.held()))  # rates may still be mixed
         self._due -= batch.row.size
-        return self.chain.push(batch)
+        found = self.chain.push(batch)
+        self.shed.append(self.chain.shed())
+        return found
+
+    def report(self, results: int) -> Flows:
+        """Return the books so far.
+
+        Parameters:
+            results: how many were found.
+        """
+        bound = self._bound
+        now = max((int(ts[-1]) for ts in bound.ts if ts.size), default=0)
+        shed = np.bincount(np.concatenate(self.shed)[:, 0], minlength=len(bound.names)).tolist()
+        return Flows(
+            policy=bound.policy,
+            arrivals=dict(zip(bound.names, (ts.size for ts in bound.ts), strict=True)),
+            live=dict(zip(bound.names, self.chain.live(now), strict=True)),
+            shed=dict(zip(bound.names, shed, strict=True)),
+            results=results,
+            comparisons=self.chain.compared,
+            orders=[
+                Order(
+                    bound.clock.column(np.array([since])).to_pylist()[0], named(plan.order), plan.cost, gain, reason
+                )
+                for since, plan, gain, reason in self.changes
+            ],
+        )
 
     def _surprises(self, batch: Batch) -> bool:
         """Say whether the rows of a stream differ by half, and by more than chance does, from its measured rate."""
@@ -380,8 +452,28 @@ class Ordered:
         gain = current.cost / best.cost if best.cost else 1.0
         if gain > WORTH:
             self.chain.reorder(self._bound.nests(best))
-            self.changes.append(Change(begin, best, gain))
+            self.changes.append(Change(begin, best, gain, what_changed(self.changes[-1].plan, best)))
         self._seen = best
+
+
+def named(order: Any) -> Any:
+    """Return an order, or one for each stream, as lists of names."""
+    return {name: list(mine) for name, mine in order.items()} if isinstance(order, Mapping) else list(order)
+
+
+def what_changed(before: Plan, after: Plan) -> str:
+    """Say which rate differs most between two plans; if none does by half, which number of distinct values does."""
+
+    def most(field: str) -> tuple[float, str]:
+        seen = [
+            (one.name, max(getattr(one, field), 1e-9), max(getattr(other, field), 1e-9))
+            for one, other in zip(before.streams, after.streams, strict=True)
+        ]
+        name, was, now = max(seen, key=lambda each: abs(np.log(each[2] / each[1])))
+        return max(now / was, was / now), f"{name} {was:.3g} -> {now:.3g}"
+
+    times, rate = most("rate")
+    return f"rate of {rate}" if times > 1.5 else f"distinct values of {most('distinct')[1]}"
 
 
 def run(streams: Any, settings: Settings) -> Joined:
@@ -406,4 +498,9 @@ def run(streams: Any, settings: Settings) -> Joined:
     found = [bound.joined(ordered.push(batch)) for batch in bound.batches()]
     table = pa.concat_tables([bound.schema.empty_table(), *found])
     to_pandas = type(next(iter(streams.values()))).__module__.startswith("pandas.")
-    return Joined(table.to_pandas() if to_pandas else table, ordered.changes, ordered.chain.compared)
+    return Joined(
+        table.to_pandas() if to_pandas else table,
+        ordered.report(table.num_rows),
+        bound.ledger(np.concatenate(ordered.shed)),
+        ordered.changes,
+    )

@@ -1,0 +1,142 @@
+"""Give up rows of an n-way join: all windows share one pool, and whoever is worth least leaves it first.
+
+A row that is given up stays in its ring as a mark that joins nothing, until such marks outnumber the rows.
+"""
+
+from penstock.core.jit import borrowed, kernel, part
+from penstock.core.rings import CODE, FRESH, LONG_AGO, LOW, NEXT, POS, ROW, Windows, put, put_key
+from penstock.core.windows import Ints
+from penstock.core.worth import (
+    CELL,
+    ENTRIES,
+    EXACT,
+    FIRST,
+    GONE,
+    KIND,
+    KNOWN,
+    LAST,
+    LIMIT,
+    NEWER,
+    NOBODY,
+    OLDEST,
+    PROB,
+    RAND,
+    Pool,
+    any_of_all,
+    least_of_all,
+    note,
+    rise,
+    write,
+)
+
+SLACK = 256  # marks that need not be swept
+
+
+@part
+def append(pool: Pool, windows: Windows, s: int, place: int, cell: int) -> None:
+    """Add a row to its leaf, as the newest."""
+    at = windows.first[s] + (place & windows.mask[s])
+    pool.link[at, CELL] = cell
+    pool.link[at, NEWER] = NOBODY
+    if pool.leaf[cell, s, FIRST] < 0:
+        pool.leaf[cell, s, FIRST] = place
+    else:
+        pool.link[windows.first[s] + (pool.leaf[cell, s, LAST] & windows.mask[s]), NEWER] = place
+    pool.leaf[cell, s, LAST] = place
+
+
+@part
+def admit(windows: Windows, pool: Pool, s: int, code: int, clock: int) -> None:
+    """Let the newest row of a ring into the pool."""
+    place = windows.ends[s, NEXT] - 1
+    pool.live[s] += 1
+    if pool.state[KIND] == RAND:
+        return
+    cell = note(pool, s, code, clock)
+    append(pool, windows, s, place, cell)
+    if pool.leaf[cell, s, KNOWN] == 0:
+        pool.leaf[cell, s, KNOWN] = 1
+        entry = pool.state[ENTRIES]
+        pool.state[ENTRIES] += 1
+        write(windows, pool, entry, s, cell)
+        rise(pool, entry)
+
+
+@part
+def leave(windows: Windows, pool: Pool, s: int, place: int) -> None:
+    """Take a row out of the pool: the oldest of its leaf."""
+    pool.live[s] -= 1
+    if pool.state[KIND] != RAND:
+        at = windows.first[s] + (place & windows.mask[s])
+        pool.leaf[pool.link[at, CELL], s, FIRST] = pool.link[at, NEWER]
+
+
+@part
+def expire(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> None:
+    """Let go of rows that are too old for whatever comes from `now` on."""
+    bounded = pool.state[KIND] != EXACT
+    for s in range(span.size):
+        low, end = windows.ends[s, LOW], windows.ends[s, NEXT]
+        base, mask = windows.first[s], windows.mask[s]
+        clock = now
+        if by_rows[s]:
+            clock = windows.rows[base + ((end - 1) & mask), POS] if low < end else LONG_AGO
+        while low < end and clock - windows.rows[base + (low & mask), POS] >= span[s]:
+            if bounded and windows.rows[base + (low & mask), ROW] >= 0:
+                leave(windows, pool, s, low)
+            low += 1
+        windows.ends[s, LOW] = low
+
+
+@part
+def close(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> bool:
+    """End a group: whoever can meet nobody later leaves, then victims do; says whether there are too many marks."""
+    expire(windows, span, by_rows, pool, now + 1)
+    total = pool.live.sum()
+    while total > pool.state[LIMIT]:
+        s, place = any_of_all(windows, pool) if pool.state[KIND] == RAND else least_of_all(windows, pool)
+        at = windows.first[s] + (place & windows.mask[s])
+        leave(windows, pool, s, place)
+        gone = pool.state[GONE]
+        pool.gone[gone, 0] = s
+        pool.gone[gone, 1] = windows.rows[at, ROW]
+        pool.gone[gone, 2] = now
+        pool.state[GONE] = gone + 1
+        windows.rows[at, ROW] = NOBODY
+        total -= 1
+    places = (windows.ends[:, NEXT] - windows.ends[:, LOW]).sum()
+    return places > 2 * total + SLACK
+
+
+@kernel
+def refill(windows: Windows, old: Windows, keys: Ints, pool: Pool, link: Ints) -> None:
+    """Enter the rows of older windows, without the marks; the newest says how far its window counts, and stays.
+
+    Parameters:
+        link: that of the pool for the older windows.
+    """
+    windows, old, keys = borrowed(windows), borrowed(old), borrowed(keys)
+    pool, link = borrowed(pool), borrowed(link)
+    leaves = pool.state[KIND] in (PROB, OLDEST)
+    for s in range(old.mask.size):
+        low, end = old.ends[s, LOW], old.ends[s, NEXT]
+        if leaves:
+            for place in range(low, end):
+                at = old.first[s] + (place & old.mask[s])
+                if old.rows[at, ROW] >= 0:
+                    pool.leaf[link[at, CELL], s, FIRST] = NOBODY
+        fresh = low
+        for place in range(low, end):
+            before = place & old.mask[s]
+            ts, pos, row = old.rows[old.first[s] + before]
+            if row < 0 and place < end - 1:
+                continue
+            put(windows, s, fresh, ts, pos, row)
+            for c in range(keys[s], keys[s + 1]):
+                put_key(windows, c, fresh, old.nodes[old.column[c, 1] + before, CODE], row)
+            if leaves and row >= 0:
+                append(pool, windows, s, fresh, link[old.first[s] + before, CELL])
+            fresh += 1
+        windows.ends[s, LOW] = low
+        windows.ends[s, NEXT] = fresh
+        windows.ends[s, FRESH] = fresh

@@ -1,0 +1,79 @@
+"""Keep the books of a join of several streams: what came, stayed and was given up, in which orders it was joined."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+
+class Order(NamedTuple):
+    """An order of the loops, or one for each stream: since when, at what cost, how many times cheaper, and why."""
+
+    since: Any
+    order: list[str] | dict[str, list[str]]
+    cost: float
+    gain: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Flows:
+    """What a join of several streams has done.
+
+    Every row that came is live, expired or shed; a row without a key expires on arrival.
+    """
+
+    policy: str
+    arrivals: dict[str, int]
+    live: dict[str, int]
+    shed: dict[str, int]
+    results: int
+    comparisons: int
+    orders: list[Order]
+
+    @property
+    def expired(self) -> dict[str, int]:
+        """Rows that were too old, by stream."""
+        return {name: came - self.live[name] - self.shed[name] for name, came in self.arrivals.items()}
+
+    @property
+    def memory_rows(self) -> int:
+        """How many rows the windows hold together."""
+        return sum(self.live.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        orders = [{**order._asdict(), "since": _plain(order.since)} for order in self.orders]
+        return {**asdict(self), "expired": self.expired, "memory_rows": self.memory_rows, "orders": orders}
+
+    def __str__(self) -> str:
+        names = list(self.arrivals)
+        counts = {"arrivals": self.arrivals, "live": self.live, "expired": self.expired}
+        if any(self.shed.values()):
+            counts["shed (budget)"] = self.shed
+        rows = [["", *names], *([what, *(f"{count[name]:,}" for name in names)] for what, count in counts.items())]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
+        facts = [
+            f"policy {self.policy}",
+            f"{self.results:,} results",
+            f"holding {self.memory_rows:,} rows",
+            f"{self.comparisons:,} comparisons",
+        ]
+        orders = [
+            f"since {order.since}: {_words(order.order)} ({order.reason}"
+            + (f"; {order.gain:.1f} times cheaper)" if at else ")")
+            for at, order in enumerate(self.orders)
+        ]
+        return "\n".join([", ".join(facts), *lines, *orders])
+
+
+def _words(order: list[str] | dict[str, list[str]]) -> str:
+    if isinstance(order, dict):
+        return "; ".join(f"{name}: {_words(mine)}" for name, mine in order.items())
+    return ", ".join(order)
+
+
+def _plain(time: Any) -> Any:
+    return time if isinstance(time, int) else str(time)

@@ -1,0 +1,93 @@
+"""Streams drawn as golab2003 draws them, and joins of them that can be counted and timed."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.multijoin import Bound, Ordered, Settings
+from penstock.planner.statistics import Stream
+from penstock.streams.times import Every
+
+
+class Drawn:
+    """Tuples generated one a tick, from a stream by its rate, values uniform.
+
+    Parameters:
+        streams: rates, windows and distinct values.
+        ticks: how many tuples, of all streams together.
+
+    References: golab2003 §6.1.
+    """
+
+    def __init__(self, streams: Sequence[Stream], ticks: int, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        rates = np.array([stream.rate for stream in streams])
+        self.unit = int(rates.sum())  # ticks of a unit of time
+        source = rng.choice(len(streams), ticks, p=rates / rates.sum())
+        at = [np.flatnonzero(source == place) for place in range(len(streams))]
+        self.rows = {
+            stream.name: pa.table({"ts": ts, "attr": rng.integers(0, int(stream.distinct), ts.size)})
+            for stream, ts in zip(streams, at, strict=True)
+        }
+        self.windows = {stream.name: int(stream.window) * self.unit for stream in streams}
+        self.ticks = ticks
+
+    def loops(self, every: int | None = None, *, until: int | None = None, **how: Any) -> "Loops":
+        """Return the loops of one way to join them, with their rows.
+
+        Parameters:
+            every: the interval of lazy evaluation, in units of time; None: eager.
+            until: the tick at which the streams end; None: the last.
+            how: other arguments of the join.
+        """
+        evaluation = "eager" if every is None else Every(every * self.unit)
+        rows = self.rows
+        if until is not None:
+            rows = {name: table[: int(np.searchsorted(table["ts"], until))] for name, table in rows.items()}
+        return Loops(rows, Settings("attr", "ts", self.windows, evaluation=evaluation, **how))
+
+    def comparisons(self, every: int | None = None, **how: Any) -> float:
+        """Return how many rows the inner loops look at per unit of time, once the windows are full."""
+        full = max(self.windows.values())
+        counted = []
+        for until in (full, self.ticks):
+            loops = self.loops(every, until=until, **how)
+            loops.seconds()
+            counted.append(loops.compared)
+        return (counted[1] - counted[0]) * self.unit / (self.ticks - full)
+
+
+class Loops:
+    """A join that can be run again and again."""
+
+    def __init__(self, rows: Mapping[str, pa.Table], settings: Settings) -> None:
+        self._bound = Bound(settings, rows)
+        self._plan = Ordered(self._bound).changes[0].plan
+        self._batches = list(self._bound.batches())
+        self.arrivals = sum(batch.row.size for batch in self._batches)
+        self.compared = 0
+        self.results = 0
+
+    def seconds(self) -> float:
+        """Run it, and return the CPU seconds that the loops took."""
+        chain = self._bound.chain(self._plan)
+        begin = time.process_time()
+        self.results = sum(chain.push(batch).shape[1] for batch in self._batches)
+        taken = time.process_time() - begin
+        self.compared = chain.compared
+        return taken
+
+
+def shortest(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, float]:
+    """Return the shortest time of each way, measured in turns."""
+    times: dict[Any, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, loops in ways.items():
+            times[name].append(loops.seconds())
+    counts = {loops.results for loops in ways.values()}
+    if len(counts) != 1:
+        raise AssertionError(f"ways of one join found different numbers of results: {sorted(counts)}")
+    return {name: min(seconds) for name, seconds in times.items()}
