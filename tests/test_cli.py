@@ -418,6 +418,12 @@ def test_optimum_gives_what_the_function_gives(penstock: Penstock, pair: list[st
     assert str(out) in text.out
 
 
+def test_optimum_with_a_time_limit_says_what_is_proved_so_far(penstock: Penstock, pair: list[str]) -> None:
+    said = penstock("optimum", *pair, *JOIN, "--memory", "20", "--time-limit", "0.000001", "--json").document
+    best = penstock("optimum", *pair, *JOIN, "--memory", "20", "--json").document
+    assert said["value"] <= best["value"] == best["bound"] <= said["bound"]
+
+
 def test_optimum_says_what_is_wrong(penstock: Penstock, pair: list[str]) -> None:
     ran = penstock("optimum", *pair, *JOIN, "--memory", "1MB")
     assert ran.code == 2

@@ -1,5 +1,6 @@
 """ODJA finds what the flows and brute force find, also with negative weights, also the least."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -164,3 +165,22 @@ def test_longer_streams(limit: int) -> None:
     kept = dict(zip(graph.row.tolist(), graph.departures().tolist(), strict=True))
     until = np.array([kept[row] for row in chained.row.tolist()])
     assert want == pytest.approx(prices.gains(chained, until).sum())
+
+
+def test_a_schedule_of_a_longer_stream_takes_no_more_memory() -> None:
+    def most(ticks: int) -> int:
+        """Return the most bytes at once while a schedule is found, without what says the schedule."""
+        streams = zipf(ticks, keys=4, seed=1)
+        sides = [
+            Side(table["ts"].to_numpy(), table["key"].to_numpy(), None, NO_INTS, NO_FLOATS)
+            for table in (streams.left, streams.right)
+        ]
+        graph = MemoryStates(problem((sides[0], sides[1]), span=(9, 9), by_rows=False, combine=None), Pool((0,), 4))
+        tracemalloc.start()
+        departures = graph.departures()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak - departures.nbytes
+
+    most(32)  # what is made once is made here
+    assert most(256) < 1.4 * most(32)

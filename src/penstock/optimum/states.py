@@ -98,6 +98,7 @@ class MemoryStates:
             yield last
             return
         middle = ways[last].middle
+        del ways  # the halves make their own, one at a time
         half = (begin + end) // 2
         yield from self._path(begin, half, first, middle)
         yield from self._path(half, end, middle, last)
