@@ -536,6 +536,11 @@ def test_figure_that_there_is_not(penstock: Penstock, tmp_path: Path) -> None:
     assert not (tmp_path / "no").exists()
 
 
+def test_all_figures_or_one(penstock: Penstock) -> None:
+    assert "figure: got nothing; give --all, or one of das2003/3" in penstock("figure").err
+    assert "figure: got 'das2003/3' and --all; give one of them" in penstock("figure", "das2003/3", "--all").err
+
+
 def test_figure_without_matplotlib(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.report.figures.find_spec", lambda _name: None)
     ran = penstock("figure", "das2003/9", "--quick", "--json")

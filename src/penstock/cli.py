@@ -839,17 +839,33 @@ def optimum(  # noqa: PLR0913 - one parameter an option
 
 @app.command()
 def figure(
-    name: Annotated[str, typer.Argument(metavar="PAPER/N", help="Which figure, e.g. das2003/3.")],
+    name: Annotated[str | None, typer.Argument(metavar="PAPER/N", help="Which figure, e.g. das2003/3.")] = None,
     *,
+    everything: Annotated[bool, typer.Option("--all", help="All of them, on one page with their claims.")] = False,
     out: Annotated[Path, typer.Option(help="Write PNG and JSON into this folder.", metavar="DIR")] = Path("figures"),
     quick: Annotated[bool, typer.Option("--quick", help="A quarter of the length, for the shape.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a figure of one of the papers anew, and draw it."""
+    """Measure a figure of one of the papers anew, and draw it; or all of them."""
     from penstock.report import figures as drawing
+    from penstock.report import gallery
     from penstock.report.papers import registry
 
     drawing.ready()
+    if everything:
+        if name is not None:
+            raise InputError("figure", f"{name!r} and --all", "give one of them")
+        with _progress("measuring", "figures") as progress:
+            made = gallery.gather(out, progress, quick=quick)
+        if as_json:
+            _answer({"page": made.page, "figures": list(made.figures), "missing": made.missing})
+            return
+        for lost, reason in made.missing.items():
+            _screen().print(f"not measured: {lost} ({reason})", markup=False, highlight=False, soft_wrap=True)
+        _screen().print(str(made.page), markup=False, highlight=False, soft_wrap=True)
+        return
+    if name is None:
+        raise InputError("figure", "nothing", f"give --all, or one of {', '.join(registry.names())}")
     with _progress(f"measuring {name}", "measurements") as progress:
         shown = registry.figure(name, quick=quick, progress=progress)
     paths = drawing.save(shown, out)
