@@ -60,8 +60,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Left = Annotated[Path, typer.Argument(metavar="LEFT", help="File of the left stream: .csv, .parquet or .arrow.")]
-Right = Annotated[Path, typer.Argument(metavar="RIGHT", help="File of the right stream.")]
+Left = Annotated[
+    Path, typer.Argument(metavar="LEFT", help="Left stream: a .csv, .parquet or .arrow file, or a folder.")
+]
+Right = Annotated[Path, typer.Argument(metavar="RIGHT", help="Right stream.")]
 ON = typer.Option(help="Key columns: k, or k,k2, or left=right.", metavar="COLUMNS")
 TIME = typer.Option(help="Time column: ts, or left=right.", metavar="COLUMN")
 WINDOW = typer.Option(help='400 (ticks), "10 minutes", "400 rows", or one for each side: a,b.', metavar="SPAN")

@@ -193,9 +193,32 @@ def test_a_file_that_cannot_be_read_says_what_would_work(
         assert str(tmp_path / name) in str(raised.value)
 
 
+def test_the_files_of_a_folder_come_by_their_names(tmp_path: Path) -> None:
+    for name, rows in {"b.parquet": [3], "a.csv": [1, 2], "c.arrow": [4, 5, 6]}.items():
+        table = pa.table({"ts": rows})
+        with files.writer(tmp_path / name, table.schema) as out:
+            out.write(table)
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".b.parquet.crc").write_bytes(b"1")
+    (tmp_path / "deeper").mkdir()
+    assert files.read(tmp_path)["ts"].to_pylist() == [1, 2, 3, 4, 5, 6]
+    assert [batch["ts"].to_pylist() for batch in files.batches(tmp_path, rows=2)] == [[1, 2], [3], [4, 5], [6]]
+    assert files.schema(tmp_path) == pa.schema({"ts": pa.int64()})
+
+
+def test_the_files_of_a_folder_have_the_same_columns(tmp_path: Path) -> None:
+    for name, table in {"a.csv": pa.table({"ts": [1]}), "b.csv": pa.table({"at": [1]})}.items():
+        with files.writer(tmp_path / name, table.schema) as out:
+            out.write(table)
+    with pytest.raises(SchemaError, match=r"b\.csv with at: int64; the files before it have ts: int64"):
+        files.read(tmp_path)
+    with pytest.raises(SchemaError, match=r"b\.csv with at: int64"):
+        list(files.batches(tmp_path))
+
+
 def test_a_folder_is_no_file(path: Path) -> None:
     path.mkdir()
-    with pytest.raises(InputError, match="the path of an existing file"):
+    with pytest.raises(InputError, match="a folder without files"):
         files.read(path)
     with pytest.raises(OutputError, match="folder of that name"), files.writer(path, typed.schema):
         pass

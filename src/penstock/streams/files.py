@@ -1,4 +1,4 @@
-"""Read and replay tables from CSV, Parquet and Arrow files, and write them whole or not at all."""
+"""Read and replay tables from CSV, Parquet and Arrow files or folders of them, and write them whole or not at all."""
 
 import os
 import secrets
@@ -30,14 +30,15 @@ _STREAM_START = b"\xff\xff\xff\xff"  # of an Arrow IPC stream, which has no foot
 
 
 def read(path: PathLike) -> pa.Table:
-    r"""Read a whole file into memory.
+    r"""Read a whole file into memory, or the files of a folder.
 
     The suffix says the format: ``.csv``, ``.parquet``, or ``.arrow`` / ``.feather`` / ``.ipc`` (Arrow IPC, as
     a file or as a stream). CSV has a header line and carries no types: they are inferred from all the rows,
-    an empty cell is null, and empty lines are skipped.
+    an empty cell is null, and empty lines are skipped. The files of a folder come one after the other, by their
+    names, and have the same columns; those whose names begin with ``_`` or ``.`` are left out, as Spark does.
 
     Parameters:
-        path: the file.
+        path: the file or folder.
 
     Returns:
         The table.
@@ -53,19 +54,22 @@ def read(path: PathLike) -> pa.Table:
         ...     read(path).to_pylist()
         [{'ts': 1, 'key': 'a'}, {'ts': 2, 'key': None}]
     """
-    path = Path(path)
-    with _told(path):
-        return _checked(path).read(path)
+    tables = []
+    for file in _files(Path(path)):
+        with _told(file):
+            tables.append(_checked(file).read(file))
+        _require_same(file, tables[0].schema, tables[-1].schema)
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def schema(path: PathLike) -> pa.Schema:
     r"""Read only the names and types of a file's columns, as ``batches`` gives them.
 
     Parameters:
-        path: the file, in a format that ``read`` takes.
+        path: the file, in a format that ``read`` takes, or a folder of such.
 
     Returns:
-        The schema.
+        The schema; of a folder, that of its first file.
 
     Cost:
         The header of the file; for CSV its first 4 MiB.
@@ -78,19 +82,19 @@ def schema(path: PathLike) -> pa.Schema:
         ...     schema(path).names
         ['ts', 'key']
     """
-    path = Path(path)
-    with _told(path):
-        return _checked(path).stream(path, 1).schema
+    file = _files(Path(path))[0]
+    with _told(file):
+        return _checked(file).stream(file, 1).schema
 
 
 def batches(path: PathLike, *, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
-    r"""Replay a file batch by batch, in the order of its rows, without loading it whole.
+    r"""Replay a file, or the files of a folder, batch by batch, in the order of rows, without loading them whole.
 
-    The file is checked at once and read as the batches are asked for. A CSV's types are inferred from its
+    The (first) file is checked at once and read as the batches are asked for. A CSV's types are inferred from its
     first 4 MiB; a later value that does not fit them is an ``InputError``.
 
     Parameters:
-        path: the file, in a format that ``read`` takes.
+        path: the file, in a format that ``read`` takes, or a folder of such.
         rows: the most rows in one batch; batches may be smaller, and are never empty.
 
     Returns:
@@ -109,10 +113,10 @@ def batches(path: PathLike, *, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
     """
     if rows < 1:
         raise InputError("rows", rows, "at least one row a batch is needed")
-    path = Path(path)
-    with _told(path):
-        reader = _checked(path).stream(path, rows)
-    return _replayed(path, reader, rows)
+    files = _files(Path(path))
+    with _told(files[0]):
+        first = _checked(files[0]).stream(files[0], rows)
+    return _replayed(files, first, rows)
 
 
 def writer(path: PathLike, schema: pa.Schema) -> "Writer":
@@ -309,12 +313,33 @@ def _start(path: Path) -> bytes:
         return file.read(8)
 
 
-def _replayed(path: Path, reader: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield what the reader gives, in batches of at most so many rows."""
-    with _told(path):
-        for batch in reader:
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
+def _replayed(files: list[Path], first: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield what the files hold, of which the first is open, in batches of at most so many rows."""
+    for at, file in enumerate(files):
+        with _told(file):
+            reader = first if at == 0 else _checked(file).stream(file, rows)
+            _require_same(file, first.schema, reader.schema)
+            for batch in reader:
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files of a folder by their names, or the one file that a path is."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith(("_", ".")))
+    if not found:
+        raise InputError(
+            "path", f"{path}, a folder without files", f"files that end in {', '.join(_FORMATS)} are needed"
+        )
+    return found
+
+
+def _require_same(file: Path, first: pa.Schema, found: pa.Schema) -> None:
+    """Refuse a file of a folder whose columns are not those of the first."""
+    if not found.equals(first):
+        raise SchemaError("path", f"{file} with {_brief(found)}", f"the files before it have {_brief(first)}")
 
 
 @contextmanager
