@@ -8,12 +8,14 @@ import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pen
 from oracles import Arrival, Bounded, Kind, Policy, bounded, exact
+from penstock.core import census, step
 from traces import Got, Pusher, by_time, drive, pushes, random_trace, traces, window
 
 CHANCES = (0.0, 0.05, 0.1, 0.1, 0.2, 0.25, 0.3, 0.1 + 0.2, 0.5, 1.0)
@@ -161,3 +163,18 @@ def test_a_time_line() -> None:
     assert [(0, 1)] == got.pairs
     assert [(0, 1, "budget", 1), (1, 0, "budget", 2), (1, 1, "budget", 3)] == got.shed
     assert {(0, 0)} == got.live
+
+
+def test_no_way_to_push_rows_needs_a_kernel_of_its_own() -> None:
+    """Arrow's memory is read-only, and a kernel for read-only arrays would take its time to compile."""
+    rows = pa.table({"key": [1, 2, 1, 2], "ts": [1, 2, 3, 4], "worth": [1.0, 2.0, 3.0, 4.0]})
+    op = pen.Join(on="key", time="ts", window=10, memory=3, policy="oldest", importance="worth")
+    op.push(left=rows, right=rows)
+    kernels: tuple[Any, ...] = step.step, census.take
+    known = [kernel.signatures for kernel in kernels]
+    op.push(left=rows.slice(3))
+    op.push(right=rows.slice(2))
+    op.push(left=rows.slice(2), right=rows.slice(1))
+    op.advance(to=9)
+    op.finish()
+    assert [kernel.signatures for kernel in kernels] == known

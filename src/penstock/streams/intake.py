@@ -241,4 +241,6 @@ def reached(ts: Ints, earlier: int | None) -> Ints:
 
 def _merged(columns: list[npt.NDArray[Any]], order: Ints | None) -> npt.NDArray[Any]:
     column = np.concatenate(columns) if columns[0].size and columns[1].size else columns[int(columns[1].size > 0)]
-    return column if order is None else column[order]
+    if order is not None:
+        return column[order]
+    return column if column.flags.writeable else column.copy()  # kernels are compiled for arrays of one kind
