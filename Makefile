@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall bench-dashboard figures docs clean
+.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall bench-dashboard figures docs site clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -76,6 +76,10 @@ figures: $(READY) ## measure the papers' figures; writes benchmarks/figures.json
 
 docs: $(READY) ## rewrite the generated tables in README.md and docs/
 	$(BIN)/python -m benchmarks.tables
+
+site: $(READY) ## make a site of the documentation, in site/ (installs mkdocs)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 clean: ## remove the local environment and caches
 	rm -rf $(VENV) .venv-flink .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -34,3 +34,8 @@ def test_the_readme_has_examples() -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     targets = [target for target in LINK.findall(path.read_text(encoding="utf-8")) if "://" not in target]
     assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_every_page_is_on_the_site() -> None:
+    listed = re.findall(r"(\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(["index.md", *(path.name for path in ROOT.glob("docs/*.md"))])

@@ -1,0 +1,46 @@
+"""Make a site of the documentation: the README is its first page, every policy has one, and links stay inside."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from penstock.policies.registry import Entry, entries
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([^)\s]+)\)")  # to files that are no pages
+FROM_README = re.compile(r"\[(?:docs/)?([^\]]+?)(?:\.md)?\]\(docs/([^)\s]+)\)")
+ELSEWHERE = re.compile(r"\[([^\]]+)\]\((?!https?:|#|docs/)([^)\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """List the pages of policies."""
+    config.nav.insert(-1, {"Policies": [f"policies/{entry.name}.md" for entry in entries() if entry.own]})
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the first page, and a page for each policy from its docstring."""
+    readme = ELSEWHERE.sub(r"\1", (ROOT / "README.md").read_text(encoding="utf-8"))
+    files.append(File.generated(config, "index.md", content=FROM_README.sub(r"[\1](\2)", readme)))
+    for entry in entries():
+        if entry.own:
+            files.append(File.generated(config, f"policies/{entry.name}.md", content=page_of(entry)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Turn links to sources, which are not part of the site, into their names."""
+    return OUTSIDE.sub(r"\1 (`\2`)", markdown)
+
+
+def page_of(entry: Entry) -> str:
+    """Return the page of a policy."""
+    options = "\n".join(f"- `{name}={option.default!r}`: {option.meaning}." for name, option in entry.options.items())
+    text = inspect.getdoc(entry.kind) or ""
+    return (
+        f"# {entry.name}\n\n{text}\n\n## Options\n\n{options or 'None.'}\n\n"
+        f'```python\npen.join(left, right, on="key", time="ts", window=400, memory=100, policy="{entry.name}")\n```\n'
+    )
