@@ -852,6 +852,31 @@ def test_after_a_full_disk_nothing_is_left(penstock: Penstock, pair: list[str], 
     assert nothing_new(tmp_path, before)
 
 
+HALF_MADE = """
+from penstock import cli
+
+class Half:
+    def __del__(self):
+        raise AttributeError("of something half-made")
+
+def main():
+    if {stopped}:
+        cli._stops.append(15)
+    Half()
+    return 0
+
+cli.main = main
+cli.command()
+"""
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_is_half_made_complains_unless_a_stop_has_come(stopped: bool) -> None:  # noqa: FBT001
+    words = [sys.executable, "-c", HALF_MADE.format(stopped=stopped)]
+    ran = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert ("half-made" in ran.stderr) == (not stopped)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("words", [["--json"], []], ids=["json", "text"])
 def test_stopped_in_a_long_run_nothing_is_left(

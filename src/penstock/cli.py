@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 FAILED, BROKEN = 2, 1  # exit codes: the input was wrong; the doctor found something
 STOPPED = (130, 143)  # exit codes after Ctrl-C and SIGTERM
+_stops: list[int] = []  # the signals that came: this process is on its way out
 SOON, LATER = 0.05, 2.0  # seconds until an exit is tried again: it came at a bad moment; it may have been swallowed
 SHOWN = 10  # rows where there is no file to write them to
 WIDE = 160  # columns where there is no terminal
@@ -121,8 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command() -> None:
     """Run the command line as a process.
 
-    Stopped, it leaves at once: a compiler stopped half-way would complain while Python takes it down.
+    Stopped, it leaves at once, and silently: what a compiler has half-made would complain when it is taken down.
     """
+    tell = sys.unraisablehook
+    sys.unraisablehook = lambda seen: None if _stops else tell(seen)
     code = main()
     if code in STOPPED:
         sys.stdout.flush()
@@ -139,6 +142,7 @@ def _stoppable() -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(number)
+        _stops.append(number)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)  # once is enough: the way out is not to be disturbed
         lost = frame is not None and "llvmlite" in frame.f_code.co_filename  # its callbacks swallow exceptions
