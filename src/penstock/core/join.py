@@ -28,7 +28,7 @@ from penstock.core.step import (
     step,
     step_uncached,
 )
-from penstock.core.windows import BUNCHES, CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Windows
+from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Windows
 
 DEAF = Unlimited(0)  # for kernels that need not be compiled for each policy
 FIRST_KEYS = 1024
@@ -154,9 +154,7 @@ class WindowJoin:
 
     def _sweep(self, windows: Windows, rows: int) -> Windows:
         """Forget the keys that hold no tuple, and say how many there may be before the next time."""
-        held = int(
-            windows.marks[BUNCHES] + windows.marks[BUNCHES + 1]
-        )  # a key with tuples of both sides counts twice
+        held = int(store.held_keys(windows))
         self._most_keys = held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS))
         return store.sweep(windows, self._most_keys)
 

@@ -530,6 +530,17 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
     return viewed(windows)
 
 
+@kernel
+def held_keys(windows: Windows) -> int:
+    """Return how many keys hold a tuple. O(keys)."""
+    windows = borrowed(windows)
+    runs = windows.runs
+    held = 0
+    for key in range(windows.marks[KEYS]):
+        held += runs[bunch_of(key, LEFT), ALIVE] + runs[bunch_of(key, RIGHT), ALIVE] > 0
+    return held
+
+
 def sweep(windows: Windows, room: int) -> Windows:
     """Return windows that have forgotten the keys without tuples, with room for so many keys.
 
