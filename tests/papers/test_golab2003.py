@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pen
-from penstock.engine.multijoin import Settings, run
+from penstock.engine.multijoin import run
+from penstock.operator.several import Settings
 
 FOUR = ("S1", "S2", "S3", "S4")
 

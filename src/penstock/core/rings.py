@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.core.exact import bucket
-from penstock.core.jit import columns, part
+from penstock.core.jit import borrowed, columns, kernel, part
 from penstock.core.windows import Ints
 
 NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the oldest kept, of the first new one
@@ -72,6 +72,17 @@ def insert(windows: Windows, batch: Batch, i: int, keys: Ints) -> None:
     for c in range(keys[s], keys[s + 1]):
         put_key(windows, c, place, batch.code[i, c - keys[s]], batch.row[i])
     windows.ends[s, NEXT] = place + 1
+
+
+@kernel
+def chained(windows: Windows, keys: Ints) -> None:
+    """Enter the keys of all rows in the rings into the indexes, which are empty. O(rows)."""
+    windows, keys = borrowed(windows), borrowed(keys)
+    for s in range(windows.mask.size):
+        for place in range(windows.ends[s, LOW], windows.ends[s, NEXT]):
+            row = windows.rows[windows.first[s] + (place & windows.mask[s]), ROW]
+            for c in range(keys[s], keys[s + 1]):
+                put_key(windows, c, place, windows.nodes[windows.column[c, 1] + (place & windows.mask[s]), CODE], row)
 
 
 def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:

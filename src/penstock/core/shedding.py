@@ -88,6 +88,12 @@ def expire(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) ->
         windows.ends[s, LOW] = low
 
 
+@kernel
+def let_go(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> None:
+    """Let go of old rows although nothing came."""
+    expire(borrowed(windows), borrowed(span), borrowed(by_rows), borrowed(pool), now)
+
+
 @part
 def close(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> bool:
     """End a group: whoever can meet nobody later leaves, then victims do; says whether there are too many marks."""
