@@ -164,7 +164,8 @@ def sparks_cascade(window: int) -> on_spark.Plan:
             )
             kept = [f"l.ts_{other}" for other in NAMES[:at]]
             both = joined.alias("l").join(named[at].alias("r"), F.expr(f"l.key = r.key and {near}"))
-            joined = both.selectExpr("l.key as key", *kept, f"r.ts_{name}")
+            plain = f"timestamp_micros(unix_micros(r.ts_{name})) as ts_{name}"  # Spark takes one event time a stream
+            joined = both.selectExpr("l.key as key", *kept, plain)
         return joined
 
     return plan

@@ -48,7 +48,8 @@ def stopping_cost(streams: Sequence[Known], nest: Order, source: int, every: int
     Windows hold T + τ. Inside, rows of half an interval, on average, come after the new tuple and are passed over,
     then those of T are looked at; only these, inside or outside, are still joined once the new tuple is known.
     """
-    paid, outside = Fraction(0), []
+    paid = Fraction(0)
+    outside: list[int] = []
     for place in nest:
         new_outside = source in outside
         spans = {p: streams[p].window + (0 if new_outside else every) for p in outside}
@@ -59,7 +60,7 @@ def stopping_cost(streams: Sequence[Known], nest: Order, source: int, every: int
             every if place == source else stream.window + (Fraction(every, 2) if new_outside else every)
         )
         if outside:
-            reaching = math.prod(sizes) * min(values) / math.prod(values)
+            reaching = Fraction(math.prod(sizes)) * min(values) / math.prod(values)
             paid += reaching * looked * stream.price / stream.buckets
         outside.append(place)
     return paid / every

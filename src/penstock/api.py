@@ -863,7 +863,7 @@ def multijoin(  # noqa: PLR0913 - one front door
         index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets; or one of
             these for each stream by name.
         algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
-        memory: rows kept over all windows together; None: exact.
+        memory: rows kept over all windows together; "512MB" (Arrow bytes plus 96 a row); None: exact.
         policy: "auto" or "prob": a row is worth the complete results that it can expect, the product of how often its
             key comes on each other stream; it needs a key common to all. "oldest", "rand"; or an object made by
             ``penstock.policy``, with ``statistics="decayed"`` or "history" and ``half_life`` for "prob".

@@ -383,7 +383,7 @@ def test_no_rows_at_all() -> None:
         ({"algorithm": "lazy"}, InputError, "algorithm"),
         ({"order": ["a", "b"]}, InputError, "order"),
         ({"memory": 0}, BudgetError, "memory"),
-        ({"memory": "5MB"}, BudgetError, "memory"),
+        ({"memory": "5 cups"}, BudgetError, "memory"),
         ({"policy": "life"}, PolicyError, "policy"),
         ({"memory": 5, "on": {("a", "b"): "key0", ("b", "c"): "key0"}}, PolicyError, "policy"),
         ({"memory": 5, "policy": pen.policy("rand", at="input")}, PolicyError, "policy"),

@@ -152,6 +152,49 @@ def test_a_budget_does_not_see_the_cut(data: st.DataObject, drawn: list[list[Row
     assert op.ledger().num_rows == 0
 
 
+@pytest.mark.parametrize("policy", ["prob", "oldest", "rand"])
+def test_a_budget_in_bytes_of_rows_alike_is_one_in_rows(policy: str) -> None:
+    """A row has three words, and takes 96 bytes beside them."""
+    rows = random_tables(3, 900, 30)
+    how: dict[str, Any] = {**HOW, "windows": 50, "policy": policy}
+    want, got = pen.run(rows, memory=60, **how), pen.run(rows, memory=f"{60 * (3 * 8 + 96)} B", **how)
+    assert want.ledger == got.ledger
+    assert results(want.table, 3) == results(got.table, 3)
+
+
+def test_bytes_bound_rows_of_any_size() -> None:
+    """Text of 4 to 400 bytes: at the end of every tick what is kept fits, and nobody left who need not."""
+    rng = np.random.default_rng(1)
+    rows = {
+        name: table.append_column("text", pa.array(["x" * int(size) for size in rng.integers(4, 400, 300)]))
+        for name, table in random_tables(3, 300, 5).items()
+    }
+    sizes = {
+        name: 3 * 8 + 96 + 4 + np.array([len(text) for text in table["text"].to_pylist()])
+        for name, table in rows.items()
+    }
+    op = pen.MultiJoin(schemas(rows), windows=40, memory="9 kB", **HOW)
+    gone: set[tuple[str, int]] = set()
+    for tick in range(150):
+        op.push({name: table.filter(pa.array(table["ts"].to_numpy() == tick)) for name, table in rows.items()})
+        op.advance(tick + 1)
+        ledger = op.ledger().to_pylist()
+        gone |= {(entry["stream"], entry["row"]) for entry in ledger}
+        held = {
+            name: [
+                at
+                for at, ts in enumerate(table["ts"].to_pylist())
+                if tick - 39 < ts <= tick and (name, at) not in gone
+            ]
+            for name, table in rows.items()
+        }
+        kept = sum(int(sizes[name][at].sum()) for name, at in held.items())
+        assert kept <= 9000
+        if ledger:  # the last one had to go
+            assert kept + sizes[ledger[-1]["stream"]][ledger[-1]["row"]] > 9000
+    assert len(gone) > 100
+
+
 # --- time and silence ---------------------------------------------------------------------------------------------
 
 
@@ -180,6 +223,17 @@ def test_time_can_pass_without_rows() -> None:
     assert op.push(a=pa.table({"ts": [5], "key0": [1]})).num_rows == 0
     assert op.report().shed["late"] == {"a": 1, "b": 0, "c": 0}
     assert op.finish().num_rows == 0
+
+
+def test_what_comes_after_the_end_is_late_unless_it_is_newer() -> None:
+    rows = {name: pa.table({"ts": [1, 4], "key0": [1, 1]}) for name in "ab"}
+    op = pen.MultiJoin(schemas(rows), windows=5, lateness=2, **HOW)
+    assert op.push(rows).num_rows == 1
+    assert op.finish().num_rows == 3
+    assert op.push(a=rows["a"]).num_rows == op.finish().num_rows == 0
+    assert op.report().shed["late"] == {"a": 2, "b": 0}
+    op.push(a=pa.table({"ts": [5], "key0": [1]}))
+    assert op.finish().num_rows == 2
 
 
 def test_a_watermark_says_what_is_late() -> None:

@@ -199,14 +199,19 @@ class MultiJoin:
         return joined
 
     def finish(self) -> pa.Table:
-        """Return the results of the rows that still wait: nothing more will come."""
-        return pa.table({}) if self._bound is None else self._step(self._intake.advance(None))
+        """Return the results of the rows that still wait: nothing older will come, or it is late."""
+        if self._bound is None:
+            return pa.table({})
+        joined = self._step(self._intake.advance(None))
+        if self._intake.newest is not None:
+            self._passed(self._intake.pass_watermark(self._intake.newest + 1))
+        return joined
 
     def resize(self, *, memory: Any) -> None:
         """Change the budget in mid-stream; holds from the end of the next tick."""
         unit, limit = amount(memory)
-        if self.bound.budget is None or unit != "rows":
-            made = "without a budget" if self.bound.budget is None else "with memory in rows"
+        if unit != self.bound.unit_of_memory or self.bound.budget is None:
+            made = "without a budget" if self.bound.budget is None else f"with memory in {self.bound.unit_of_memory}"
             raise BudgetError("memory", repr(memory), f"this join was made {made}")
         self._ordered.chain.resize(limit)
 

@@ -14,7 +14,7 @@ from penstock.core.rings import BY_ROOM, Batch
 from penstock.core.windows import Ints, Masks
 from penstock.errors import ColumnError, InputError, WindowError
 from penstock.operator.budget import budget_of
-from penstock.operator.settings import patience
+from penstock.operator.settings import ROW_BYTES, amount, patience
 from penstock.planner import plan as planning
 from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
@@ -22,6 +22,7 @@ from penstock.planner.statistics import COMPARED, Link, Selectivity, Stream, com
 from penstock.policies import registry
 from penstock.streams.intake import NO_FLOATS, NO_INTS, Intake, Ready, Side
 from penstock.streams.keys import Coder, common_type, ranks
+from penstock.streams.payload import row_bytes
 from penstock.streams.times import Clock, Every, Rows, common_clock
 
 INDEXES = ("auto", "hash", "none")
@@ -102,6 +103,7 @@ class Bound:
         self.most = max(1, *self.columns)
         self.layout, self.schema = self._layout()
         self.policy = "exact" if settings.memory is None else str(registry.resolve(settings.policy))
+        self.unit_of_memory, _ = amount(settings.memory)
         self.budget = budget_of(settings, self.span, self.by_rows, self.clock, common=bool(self.using))
 
     def _present(self, stream: int, column: object, argument: str) -> None:
@@ -322,7 +324,8 @@ class Bound:
             code[:, at], present = key.codes(table)
             if present is not None:
                 code[:, -1] &= present
-        return Side(ts, code, None, NO_INTS, NO_FLOATS)
+        weight = row_bytes(table) + ROW_BYTES if self.unit_of_memory == "bytes" else NO_INTS
+        return Side(ts, code, None, weight, NO_FLOATS)
 
     def batch(self, ready: Ready) -> Batch:
         """Return rows that are in order for the loops; those without a key only count, where a window is in rows."""
@@ -336,6 +339,7 @@ class Bound:
             pos=np.where(counts, rows.pos, ts),
             clock=rows.clock.sum(axis=1) if all(self.by_rows) else ts,
             group=ts if self.every is None else ts // self.every,
+            weight=rows.weight if rows.weight.size else np.ones_like(ts),
             code=ready.code[:, :-1],
         )
         keep = slice(None) if present.all() else present | counts
