@@ -32,6 +32,7 @@ INTERVALS = (1, 2, 5, 10, 20, 30, 50)
 FOUR_WAY = {"sparse": (20_000, 10_000), "dense": (2_000, 2_000)}  # keys, window
 ROWS = SPARK_ROWS = 200_000  # of each stream
 SPARK_FILES = 4  # micro-batches
+KEPT = ("seconds", "rows", "state_rows", "state_bytes", "result", "stopped")  # of a run on Spark
 NAMES = "abcd"
 WINDOW, CHANGE, END = 100, 1000, 4000  # when one stream becomes faster
 SHED = {3: 50, 4: 200}  # streams: keys, Zipf 1, ranks shuffled on each stream
@@ -187,7 +188,8 @@ def measure_spark() -> dict[str, Any]:
             results = [run["result"] for run in runs.values() if run["result"] is not None]
             if any(result != results[0] for result in results):
                 raise AssertionError(f"different results: {results}")
-            found[case] = {"rows": len(NAMES) * SPARK_ROWS, "keys": keys, "window": window, "runs": runs}
+            kept = {name: {key: run[key] for key in KEPT if key in run} for name, run in runs.items()}
+            found[case] = {"rows": len(NAMES) * SPARK_ROWS, "keys": keys, "window": window, "runs": kept}
     return found
 
 

@@ -118,6 +118,25 @@ def test_a_graph_on_streams_runs_on_one_shard(spark: Any, tmp_path: Path) -> Non
     assert len(got) > 50
 
 
+def test_a_silent_stream_holds_up_nobody_if_spark_is_told(spark: Any, tmp_path: Path) -> None:
+    """Spark's watermark is that of the slowest stream, unless its policy says otherwise."""
+    policy = "spark.sql.streaming.multipleWatermarkPolicy"
+    streams = drawn(3, 60, seed=6)
+    streams[2] = streams[2][:10]  # and then never again
+    tables = {**tables_of(streams), "c": table_of("c", streams[2], closed=False)}
+    write(tables, tmp_path, [20, 40])
+    spark.conf.set(policy, "max")
+    try:
+        joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), **HOW)
+        query = run_to_end(joined, tmp_path / "out", tmp_path / "cp")
+    finally:
+        spark.conf.unset(policy)
+    got = found_in(spark.read.parquet(str(tmp_path / "out")), 3)
+    assert wanted(streams) == got
+    assert len(got) > 5
+    assert pen.report(query).memory_rows <= 3
+
+
 def arrive(folder: Path, names: str, numbers: list[int]) -> None:
     """Let files of all streams arrive."""
     for name, number in product(names, numbers):

@@ -244,7 +244,11 @@ class MultiJoin:
                 for reason, shed in zip(REASONS, self._shed, strict=True)
             },
             results=self._results,
-            memory_bytes=sum(payload.nbytes for payload in self._payload) + ROW_BYTES * sum(live),
+            memory_bytes=sum(
+                payload.nbytes * rows // max(payload.stored, 1)
+                for payload, rows in zip(self._payload, live, strict=True)
+            )
+            + ROW_BYTES * sum(live),
             comparisons=chain.compared,
             orders=[
                 order._replace(since=bound.clock.column(np.array([order.since])).to_pylist()[0])
