@@ -14,19 +14,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 import penstock as pen
+from benchmarks import spark as on_spark
 from benchmarks import tables
-from penstock.engine.multijoin import Bound, Ordered, Settings, run
+from penstock.engine.multijoin import run
+from penstock.operator.ordering import Ordered
+from penstock.operator.several import Bound, Settings
 from penstock.report.papers.golab2003 import ALIKE, ONE_FAST, TABLE_5
-from penstock.report.papers.several import Drawn, shortest
+from penstock.report.papers.several import Drawn, batches, shortest
 
 REPEATS = 3
 TICKS = 12_000
 EQUAL = ALIKE[:4]
 INTERVALS = (1, 2, 5, 10, 20, 30, 50)
 FOUR_WAY = {"sparse": (20_000, 10_000), "dense": (2_000, 2_000)}  # keys, window
-ROWS = 200_000  # of each stream
+ROWS = SPARK_ROWS = 200_000  # of each stream
+SPARK_FILES = 4  # micro-batches
+KEPT = ("seconds", "rows", "state_rows", "state_bytes", "result", "stopped")  # of a run on Spark
+NAMES = "abcd"
 WINDOW, CHANGE, END = 100, 1000, 4000  # when one stream becomes faster
 SHED = {3: 50, 4: 200}  # streams: keys, Zipf 1, ranks shuffled on each stream
 SHED_ROWS, SHED_WINDOW, SHED_SHARE = 20_000, 400, 4
@@ -131,6 +138,61 @@ def measure_four_way() -> dict[str, Any]:
     return found
 
 
+def closed(table: pa.Table, key: int) -> pa.Table:
+    """Return a stream with a last row that meets nobody and lets the watermark pass all others."""
+    last = pa.table({"ts": [int(table["ts"][-1].as_py()) + 10**7], "key": [key]}, schema=table.schema)
+    return pa.concat_tables([table, last]).combine_chunks()
+
+
+def at_once(window: int) -> on_spark.Plan:
+    """Return Penstock's join of all streams."""
+    return lambda *streams: pen.multijoin(
+        dict(zip(NAMES, streams, strict=True)), on="key", time="ts", windows=f"{window} ms"
+    )
+
+
+def sparks_cascade(window: int) -> on_spark.Plan:
+    """Return Spark's own joins of two, each row near to all before it."""
+
+    def plan(*streams: Any) -> Any:
+        named = [s.selectExpr("key", f"ts as ts_{n}") for n, s in zip(NAMES, streams, strict=True)]
+        joined = named[0]
+        for at, name in enumerate(NAMES[1:], start=1):
+            near = " and ".join(
+                f"r.ts_{name} > l.ts_{other} - interval {window} milliseconds"
+                f" and r.ts_{name} < l.ts_{other} + interval {window} milliseconds"
+                for other in NAMES[:at]
+            )
+            kept = [f"l.ts_{other}" for other in NAMES[:at]]
+            both = joined.alias("l").join(named[at].alias("r"), F.expr(f"l.key = r.key and {near}"))
+            plain = f"timestamp_micros(unix_micros(r.ts_{name})) as ts_{name}"  # Spark takes one event time a stream
+            joined = both.selectExpr("l.key as key", *kept, plain)
+        return joined
+
+    return plan
+
+
+def measure_spark() -> dict[str, Any]:
+    """Time the join of four streams at once on a local Spark beside a cascade of Spark's own joins of two."""
+    found = {}
+    with on_spark.live.local_spark("6g") as spark:
+        for case, (keys, window) in FOUR_WAY.items():
+            rng = np.random.default_rng(1)
+            rows = {
+                name: closed(pa.table({"ts": np.arange(SPARK_ROWS), "key": rng.integers(0, keys, SPARK_ROWS)}), -at)
+                for at, name in enumerate(NAMES, start=1)
+            }
+            ways = {"at once": at_once(window), "cascade": sparks_cascade(window)}
+            with on_spark.tables_written(rows, SPARK_FILES) as folder:
+                runs = {name: on_spark.played(spark, folder, plan, names=NAMES) for name, plan in ways.items()}
+            results = [run["result"] for run in runs.values() if run["result"] is not None]
+            if any(result != results[0] for result in results):
+                raise AssertionError(f"different results: {results}")
+            kept = {name: {key: run[key] for key in KEPT if key in run} for name, run in runs.items()}
+            found[case] = {"rows": len(NAMES) * SPARK_ROWS, "keys": keys, "window": window, "runs": kept}
+    return found
+
+
 def measure_adaptation() -> dict[str, Any]:
     """Let one stream become 50 times faster, and time what comes ten windows later: fixed orders, and adapting."""
     rng = np.random.default_rng(1)
@@ -142,9 +204,11 @@ def measure_adaptation() -> dict[str, Any]:
         rows[name] = pa.table({"ts": ts, "attr": rng.integers(0, 200, ts.size)})
 
     def seconds(order: Any) -> tuple[float, Ordered]:
-        bound = Bound(Settings("attr", "ts", WINDOW, order=order, index=10), rows)
+        bound = Bound(
+            Settings("attr", "ts", WINDOW, order=order, index=10), {name: t.schema for name, t in rows.items()}
+        )
         ordered, taken = Ordered(bound), 0.0
-        for batch in bound.batches():
+        for batch in batches(bound, rows):
             begin = time.process_time()
             ordered.push(batch)
             taken += (time.process_time() - begin) * bool(batch.ts[0] >= CHANGE + 10 * WINDOW)
@@ -153,10 +217,7 @@ def measure_adaptation() -> dict[str, Any]:
     orders = list(permutations(rows))
     fixed = [min(seconds(order)[0] for _ in range(REPEATS)) for order in orders]
     runs = [seconds("auto") for _ in range(REPEATS)]
-    changes = [
-        {"since": change.since, "order": list(change.plan.order), "gain": change.gain}
-        for change in runs[0][1].changes
-    ]
+    changes = [{"since": order.since, "order": order.order, "gain": order.gain} for order in runs[0][1].orders]
     return {"best": min(fixed), "worst": max(fixed), "adapting": min(taken for taken, _ in runs), "changes": changes}
 
 
@@ -197,6 +258,7 @@ PARTS = {
     "intervals": measure_intervals,
     "adaptation": measure_adaptation,
     "four_way": measure_four_way,
+    "spark": measure_spark,
     "shedding": measure_shedding,
 }
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +47,8 @@ FLINK = "PENSTOCK_FLINK_PYTHON"  # the Python that has apache-flink
 LONG = 60  # seconds; a join that takes longer is timed once only, while its results are checked
 LATELY = 6  # micro-batches after which the state is looked at
 LIMIT = 180  # seconds; a join that takes longer is stopped
-Plan = Callable[[Any, Any], Any]
+Plan = Callable[..., Any]
+SIDES = ("left", "right")
 
 
 class Load(NamedTuple):
@@ -76,14 +77,21 @@ def loads() -> list[Load]:
 @contextlib.contextmanager
 def written(load: Load) -> Iterator[Path]:
     """Write a load as files, in a folder that goes away."""
+    with tables_written(dict(zip(SIDES, (load.case.left, load.case.right), strict=True)), load.files) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def tables_written(tables: Mapping[str, pa.Table], files: int) -> Iterator[Path]:
+    """Write tables as so many files each, in a folder that goes away."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
-        for name, table in (("left", load.case.left), ("right", load.case.right)):
+        for name, table in tables.items():
             (folder / name).mkdir()
             ts = pa.array(table["ts"].to_numpy() * MILLISECOND + EPOCH, pa.timestamp("us", "UTC"))
             table = table.select(["key"]).append_column("ts", ts)  # noqa: PLW2901
-            size = -(-table.num_rows // load.files)
-            for at in range(load.files):
+            size = -(-table.num_rows // files)
+            for at in range(files):
                 path = folder / name / f"{at:03}.parquet"
                 pq.write_table(table[at * size : (at + 1) * size], path)
                 os.utime(path, (at, at))  # Spark takes files in order of their age
@@ -99,7 +107,15 @@ def source(spark: Any, folder: Path, name: str) -> Any:
     return stream.withWatermark("ts", "1 second")
 
 
-def played(spark: Any, folder: Path, plan: Plan, *, provider: str = ROCKS, check: bool = True) -> dict[str, Any]:
+def played(
+    spark: Any,
+    folder: Path,
+    plan: Plan,
+    *,
+    names: Sequence[str] = SIDES,
+    provider: str = ROCKS,
+    check: bool = True,
+) -> dict[str, Any]:
     """Run a plan over all files; returns seconds and rows of the steady micro-batches, and what came out.
 
     To `check` that takes time itself, for every row that comes out. A plan that is stopped has more rows, the first
@@ -107,7 +123,7 @@ def played(spark: Any, folder: Path, plan: Plan, *, provider: str = ROCKS, check
     """
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS + provider)
     spark.conf.set("spark.sql.streaming.join.stateFormatVersion", "4" if provider == ROCKS else "2")
-    joined = plan(source(spark, folder, "left"), source(spark, folder, "right"))
+    joined = plan(*(source(spark, folder, name) for name in names))
     if check:
         sums = [
             F.sum(F.unix_millis(name) - EPOCH // MILLISECOND).alias(name)
@@ -144,7 +160,7 @@ def played(spark: Any, folder: Path, plan: Plan, *, provider: str = ROCKS, check
 
 
 def rows_in(folder: Path) -> int:
-    """Return how many rows there are in the files of both sides."""
+    """Return how many rows there are in the files of all sides."""
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*/*.parquet"))
 
 

@@ -231,6 +231,8 @@ def multiway_table(results: dict[str, Any]) -> str:
     ]
     head = ["results", "at once", "cascade", "cascade / at once, time", "intermediate rows of the cascade"]
     parts.append(table("four streams, Arrow in and out", head, rows))
+    if "spark" in results:
+        parts.append(multiway_spark_table(results["spark"]))
     policies = ("exact", "prob", "oldest", "rand")
     rows = [
         [
@@ -242,6 +244,30 @@ def multiway_table(results: dict[str, Any]) -> str:
     ]
     parts.append(table("results with a quarter of the memory, Zipf 1", [*policies, "prob / rand"], rows))
     return "\n\n".join(parts)
+
+
+def multiway_spark_table(cases: dict[str, Any]) -> str:
+    """Return the join of four streams on Spark beside a cascade of Spark's own joins."""
+    rows = []
+    for case in cases.values():
+        once, cascade = case["runs"]["at once"], case["runs"]["cascade"]
+        speeds = [run["rows"] / run["seconds"] for run in (once, cascade)]
+        less = "< " if cascade.get("stopped") else ""
+        more = "> " if cascade.get("stopped") else ""
+        state = f"{cascade['state_bytes'] / 1e6:,.1f} MB" if "state_bytes" in cascade else "not done"
+        rows.append(
+            [
+                f"{case['keys']:,} keys, window {case['window']:,} ms",
+                f"{once['result']['rows']:,}",
+                f"{speeds[0]:,.0f} rows/s",
+                f"{less}{speeds[1]:,.0f} rows/s",
+                f"{more}{speeds[0] / speeds[1]:.1f}x",
+                f"{once['state_bytes'] / 1e6:,.1f} MB",
+                state,
+            ]
+        )
+    head = ["results", "at once", "Spark's cascade", "at once / cascade", "state, at once", "state, cascade"]
+    return table("four streams on Spark", head, rows)
 
 
 def table(title: str, head: list[str], rows: list[list[str]]) -> str:

@@ -42,6 +42,30 @@ def loop_cost(streams: Sequence[Known], nest: Order, source: int, every: int | N
     return paid * streams[source].rate if every is None else paid / every
 
 
+def stopping_cost(streams: Sequence[Known], nest: Order, source: int, every: int) -> Fraction:
+    """Walk the same loops if those inside that of the new tuples stop at the first tuple too old for the new one.
+
+    Windows hold T + τ. Inside, rows of half an interval, on average, come after the new tuple and are passed over,
+    then those of T are looked at; only these, inside or outside, are still joined once the new tuple is known.
+    """
+    paid = Fraction(0)
+    outside: list[int] = []
+    for place in nest:
+        new_outside = source in outside
+        spans = {p: streams[p].window + (0 if new_outside else every) for p in outside}
+        sizes = [Fraction(streams[p].rate * (every if p == source else spans[p])) for p in outside]
+        values = [streams[p].distinct for p in outside]
+        stream = streams[place]
+        looked = Fraction(stream.rate) * (
+            every if place == source else stream.window + (Fraction(every, 2) if new_outside else every)
+        )
+        if outside:
+            reaching = Fraction(math.prod(sizes)) * min(values) / math.prod(values)
+            paid += reaching * looked * stream.price / stream.buckets
+        outside.append(place)
+    return paid / every
+
+
 def new_first(order: Order, source: int) -> Order:
     """Put the new tuples outermost."""
     return (source, *(place for place in order if place != source))

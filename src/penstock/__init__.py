@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from penstock.api import (
         Advice,
         Join,
+        MultiJoin,
         Optimum,
         Plan,
         Policy,
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Advice",
     "Join",
+    "MultiJoin",
     "Optimum",
     "Plan",
     "Policy",

@@ -16,7 +16,9 @@ from penstock.engine.multijoin import Joined
 from penstock.engine.offline import Optimum
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
+from penstock.operator import several as several_settings
 from penstock.operator.join import Join, as_table, settings_of
+from penstock.operator.multijoin import MultiJoin
 from penstock.operator.relations import Truncated
 from penstock.operator.settings import on_keys, pair, positive
 from penstock.planner import plan as planning
@@ -120,11 +122,14 @@ def joining(right: Any, **arguments: Any) -> Callable[[Any], Any]:
     return lambda left: _on_spark().join(left, right, settings)
 
 
-def report(query: Any) -> Report:
+def report(query: Any) -> Any:
     """Say what the join of a streaming query has done so far, from the query's progress.
 
     Parameters:
         query: the StreamingQuery that ``writeStream...start()`` returned, running or ended.
+
+    Returns:
+        A ``Report`` with the books of both sides; of several streams, with those of each.
 
     Raises:
         InputError: if no micro-batch of a join has ended yet, or the query holds several joins.
@@ -284,13 +289,13 @@ def run(left: Any, right: Any = None, **arguments: Any) -> Result | Joined:
         (True, True)
         >>> three = {"a": streams.left, "b": streams.right, "c": streams.left}
         >>> result = pen.run(three, on="key", time="ts", windows=400, memory=600)
-        >>> sum(result.report.shed.values()) == result.ledger.num_rows
+        >>> sum(result.report.shed["budget"].values()) == result.ledger.num_rows
         True
     """
     if isinstance(left, Mapping):
         if right is not None:
             raise InputError("right", type(right).__name__, "several streams are one argument, by name")
-        return _several(left, arguments)
+        return several.run(left, several_settings.settings_of(arguments))
     return pump.run(left, right, settings_of(arguments), ledger="keep")
 
 
@@ -835,6 +840,7 @@ def multijoin(  # noqa: PLR0913 - one front door
     algorithm: str = "auto",
     memory: Any = None,
     policy: Any = "auto",
+    shards: int | None = None,
     seed: int = 0,
     cross: bool = False,
 ) -> Any:
@@ -845,7 +851,8 @@ def multijoin(  # noqa: PLR0913 - one front door
     its own window at that time.
 
     Parameters:
-        streams: Arrow tables or pandas DataFrames by name, 2 to 12, each in order of time.
+        streams: by name, 2 to 12: Arrow tables or pandas DataFrames, each in order of time; or Spark DataFrames, all
+            streaming (with a watermark on the time column) or all not.
         on: a column or a list of columns common to all; or a join graph {(name, name): column, (column, column),
             (column, "<", column), or a list of these}; others than "<" are <=, >, >=, = and !=. Nulls join nothing.
         time: the event-time column, or one for each stream by name.
@@ -856,17 +863,20 @@ def multijoin(  # noqa: PLR0913 - one front door
         index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets; or one of
             these for each stream by name.
         algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
-        memory: rows kept over all windows together; None: exact.
+        memory: rows kept over all windows together; "512MB" (Arrow bytes plus 96 a row); None: exact.
         policy: "auto" or "prob": a row is worth the complete results that it can expect, the product of how often its
             key comes on each other stream; it needs a key common to all. "oldest", "rand"; or an object made by
             ``penstock.policy``, with ``statistics="decayed"`` or "history" and ``half_life`` for "prob".
+        shards: on Spark, how many parts the keys are divided into, each with an equal part of the memory; default
+            ``spark.sql.shuffle.partitions``. Without a key common to all, and with windows in rows, there is one.
         seed: for "rand".
         cross: whether a join graph may fall apart; its parts then meet as a cross product.
 
     Returns:
         The joined rows, of the same kind as the first stream: common keys first and once, then the other columns of
         each stream; names that clash end in `_` and the stream's name. Under a budget it is a subset of the exact
-        result; ``penstock.run(streams, ...)`` tells what was given up.
+        result; ``penstock.run(streams, ...)`` tells what was given up, on Spark ``penstock.report(query)``. On
+        streams of Spark results come when the watermark has passed their last row.
 
     Cost: one step for each row that a loop looks at; with indexes O(1 + intermediate results) per row. A row that is
     given up costs O(log keys).
@@ -882,13 +892,10 @@ def multijoin(  # noqa: PLR0913 - one front door
         data streams" (worth as a product).
     """
     given = {name: value for name, value in locals().items() if name != "streams"}
-    return _several(streams, given).table
-
-
-def _several(streams: Any, given: Mapping[str, Any]) -> Joined:
+    settings = several_settings.settings_of(given)
     if isinstance(streams, Mapping) and any(_is_spark(rows) for rows in streams.values()):
-        raise InputError("streams", "Spark DataFrames", "several streams are joined embedded only, so far")
-    return several.run(streams, several.settings_of(given))
+        return _on_spark().multijoin(streams, settings)
+    return several.run(streams, settings, ledger="off").table
 
 
 def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> statistics.Measured:
@@ -909,6 +916,7 @@ def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> 
 __all__ = [
     "Advice",
     "Join",
+    "MultiJoin",
     "Optimum",
     "Plan",
     "Policy",

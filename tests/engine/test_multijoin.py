@@ -16,7 +16,7 @@ import penstock as pen
 from multiway import HOW, Edge, Row, Window, all_results
 from penstock.core import chain
 from penstock.core.rings import Batch
-from penstock.engine.multijoin import WORTH, Bound, Ordered, Settings, run
+from penstock.engine.multijoin import run
 from penstock.errors import (
     BudgetError,
     ColumnError,
@@ -27,6 +27,9 @@ from penstock.errors import (
     TimeError,
     WindowError,
 )
+from penstock.operator.ordering import WORTH, Ordered
+from penstock.operator.several import Bound, Settings
+from penstock.report.papers.several import batches
 from penstock.streams.keys import Coder
 from several import NAMES, common, random_tables, results, spans, streams, tables
 
@@ -220,9 +223,9 @@ def test_keys_whose_codes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch
 def test_windows_hold_no_more_than_they_must() -> None:
     given = random_tables(3, 2000, 50)
     given["c"] = given["c"][:0]  # a stream that stays silent: nothing joins, and the others do not pile up
-    bound = Bound(Settings(on="key0", time="ts", windows=10), given)
+    bound = Bound(Settings(on="key0", time="ts", windows=10), {name: table.schema for name, table in given.items()})
     windows = Ordered(bound).chain
-    for batch in bound.batches():
+    for batch in batches(bound, given):
         for tick in np.unique(batch.ts):
             rows = batch.ts == tick
             assert windows.push(Batch(*(column[rows] for column in batch))).shape == (3, 0)
@@ -253,11 +256,10 @@ def test_the_order_follows_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     given = shifting()
     how: dict[str, Any] = {"windows": 30, "index": "none"}
     adaptive = joined(given, **how)
-    first, *changes = adaptive.changes
+    first, *changes = adaptive.report.orders
     assert changes
     assert all(change.gain > WORTH for change in changes)
     told = adaptive.report.orders
-    assert [change.since for change in adaptive.changes] == [order.since for order in told]
     assert told[0].reason == "measured on the first rows"
     assert any(re.fullmatch(r"rate of d \S+ -> \S+", order.reason) for order in told[1:])
     assert f"since {told[1].since}: {', '.join(told[1].order)} ({told[1].reason}; " in str(adaptive.report)
@@ -265,8 +267,8 @@ def test_the_order_follows_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     fixed = [joined(given, order=order, **how) for order in permutations(NAMES[:4])]
     want = results(fixed[0].table, 4)
     assert want == results(adaptive.table, 4)
-    stubborn = joined(given, order=first.plan.order, **how)
-    assert not stubborn.changes[1:]
+    stubborn = joined(given, order=first.order, **how)
+    assert not stubborn.report.orders[1:]
     assert adaptive.report.comparisons < stubborn.report.comparisons
     assert adaptive.report.comparisons <= WORTH * min(way.report.comparisons for way in fixed)
 
@@ -274,7 +276,7 @@ def test_the_order_follows_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_order_follows_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates stay; the stream that lets little through is another from the middle on, which is seen in time."""
     monkeypatch.setattr("penstock.engine.multijoin.SLICE", 200)
-    monkeypatch.setattr("penstock.engine.multijoin.SELDOM", 500)
+    monkeypatch.setattr("penstock.operator.ordering.SELDOM", 500)
     rng = np.random.default_rng(1)
     ts = np.arange(2000)
     given = {}
@@ -282,15 +284,15 @@ def test_the_order_follows_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
         keys = np.where(ts < 1000, rng.integers(0, before, ts.size), rng.integers(0, after, ts.size))
         given[name] = pa.table({"ts": ts, "key0": keys, f"row_{name}": ts})
     adaptive = joined(given, windows=100, index="none")
-    assert any(change.since > 1000 for change in adaptive.changes[1:])
-    assert "distinct values of" in adaptive.changes[1].reason
+    assert any(change.since > 1000 for change in adaptive.report.orders[1:])
+    assert "distinct values of" in adaptive.report.orders[-1].reason
     assert results(joined(given, windows=100, order=["a", "b", "c"]).table, 3) == results(adaptive.table, 3)
 
 
 def test_a_steady_stream_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.engine.multijoin.SLICE", 200)
     given = {name: table.slice(0, table.num_rows // 2) for name, table in shifting().items()}
-    assert len(joined(given, windows=30).changes) <= 2
+    assert len(joined(given, windows=30).report.orders) <= 2
 
 
 @settings(max_examples=30, deadline=None)
@@ -298,10 +300,12 @@ def test_a_steady_stream_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_changing_the_order_changes_no_result(data: st.DataObject, drawn: list[list[Row]]) -> None:
     n = len(drawn)
     windows = data.draw(st.lists(WINDOW, min_size=n, max_size=n))
-    bound = Bound(Settings("key0", "ts", spans(windows), index=data.draw(st.sampled_from(INDEXES))), tables(drawn))
+    given = tables(drawn)
+    asked = Settings("key0", "ts", spans(windows), index=data.draw(st.sampled_from(INDEXES)))
+    bound = Bound(asked, {name: table.schema for name, table in given.items()})
     loops = Ordered(bound).chain
     found = []
-    for batch in bound.batches():
+    for batch in batches(bound, given):
         for tick in np.unique(batch.ts):
             loops.reorder([list(data.draw(st.permutations(range(n)))) for _ in range(n)])
             part = loops.push(Batch(*(column[batch.ts == tick] for column in batch)))
@@ -379,7 +383,7 @@ def test_no_rows_at_all() -> None:
         ({"algorithm": "lazy"}, InputError, "algorithm"),
         ({"order": ["a", "b"]}, InputError, "order"),
         ({"memory": 0}, BudgetError, "memory"),
-        ({"memory": "5MB"}, BudgetError, "memory"),
+        ({"memory": "5 cups"}, BudgetError, "memory"),
         ({"policy": "life"}, PolicyError, "policy"),
         ({"memory": 5, "on": {("a", "b"): "key0", ("b", "c"): "key0"}}, PolicyError, "policy"),
         ({"memory": 5, "policy": pen.policy("rand", at="input")}, PolicyError, "policy"),

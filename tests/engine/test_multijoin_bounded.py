@@ -13,8 +13,10 @@ import penstock as pen
 from multiway import Row, Window, all_results, within_budget
 from penstock.core import worth
 from penstock.core.rings import Batch
-from penstock.engine.multijoin import Bound, Ordered, Settings
 from penstock.errors import InputError
+from penstock.operator.ordering import Ordered
+from penstock.operator.several import Bound, Settings
+from penstock.report.papers.several import batches
 from several import NAMES, common, random_tables, results, spans, streams, tables
 
 POLICIES = ["prob", "oldest", "rand"]
@@ -93,16 +95,17 @@ def test_a_subset_of_exact(
 def test_the_budget_holds_at_the_end_of_every_tick(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worth, "FIRST_CELLS", 16)  # rare keys are forgotten, cells and entries move
     given = random_tables(3, 1500, 4000)
-    bound = Bound(Settings("key0", "ts", {"a": 40, "b": 60, "c": pen.rows(90)}, memory=50, policy=policy), given)
+    asked = Settings("key0", "ts", {"a": 40, "b": 60, "c": pen.rows(90)}, memory=50, policy=policy)
+    bound = Bound(asked, {name: table.schema for name, table in given.items()})
     ordered, shed = Ordered(bound), 0
-    for batch in bound.batches():
+    for batch in batches(bound, given):
         for tick in np.unique(batch.ts):
             ordered.push(Batch(*(column[batch.ts == tick] for column in batch)))
             live = ordered.chain.live(int(tick))
             assert sum(live) <= 50
             assert live == ordered.chain._pool.live.tolist()
             assert sum(ordered.chain.held()) <= 2 * sum(live) + 3 * 256  # marks are swept
-            shed += len(ordered.shed[-1])
+            shed += len(ordered.chain.shed())
             assert shed == 0 or sum(live) + shed <= 4500
     assert shed > 2000
     assert ordered.chain._pool.code.size <= 1 << 10
@@ -127,7 +130,7 @@ def test_lots_are_fair_and_repeat() -> None:
     how: dict[str, Any] = {"on": "key0", "time": "ts", "windows": 5, "memory": 200, "policy": "rand"}
     one, again, other = (pen.run(given, seed=seed, **how) for seed in (1, 1, 2))
     assert one.ledger == again.ledger != other.ledger
-    assert 60 < 400 - one.report.shed["a"] < 140  # 100 on average, deviation 8
+    assert 60 < 400 - one.report.shed["budget"]["a"] < 140  # 100 on average, deviation 8
     assert one.report.memory_rows == 200
 
 
@@ -176,7 +179,7 @@ def test_the_report_in_words_and_as_json() -> None:
     got = pen.run(given, on="k", time="t", windows="1 minute", memory=1)
     assert isinstance(got.table, pd.DataFrame)
     assert {"a": 2, "bee": 2} == got.report.arrivals
-    assert {"a": 1, "bee": 0} == got.report.shed
+    assert {"budget": {"a": 1, "bee": 0}, "late": {"a": 0, "bee": 0}} == got.report.shed
     assert {"a": 1, "bee": 1} == got.report.expired
     assert {"a": 0, "bee": 1} == got.report.live
     assert str(got.report).splitlines()[:5] == [

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pen
-from multiway import Known, least_cost, loop_cost, total_cost
+from multiway import Known, least_cost, loop_cost, stopping_cost, total_cost
 from penstock.planner.cost import Model
 from penstock.planner.orders import cheapest, cost_of, every_order, heuristic
 
@@ -127,6 +127,23 @@ def test_general_is_never_worse_than_lazy_and_naive(seed: int) -> None:
             for name in ("naive", "lazy", "general")
         }
         assert costs["general"] <= min(costs["naive"], costs["lazy"]) * (1 + 1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(known=st.lists(KNOWN, min_size=2, max_size=4), every=st.integers(1, 60), data=st.data())
+def test_loops_that_stop_early_cost_less(known: list[Known], every: int, data: st.DataObject) -> None:
+    """And of orders priced so, GENERAL LAZY still has the best: each stream's own."""
+    orders = [tuple(data.draw(st.permutations(range(len(known))))) for _ in known]
+    model = Model(streams(known), every=every, stopping=True)
+    want = [float(stopping_cost(known, order, source, every)) for source, order in enumerate(orders)]
+    assert model.charges(orders).sum(axis=1).tolist() == pytest.approx(want)
+    assert model.charges(orders).sum() <= Model(streams(known), every=every).charges(orders).sum() * (1 + 1e-9)
+    if len(known) > 1:
+        best = [cheapest(steps, source) for source, steps in enumerate(model.searches("general"))]
+        cost = model.charges(best).sum()
+        for algorithm in ("lazy", "naive"):
+            nests = model.nests(algorithm, [cheapest(model.searches(algorithm)[0])])
+            assert cost <= model.charges(nests).sum() * (1 + 1e-9)
 
 
 def test_ten_streams_are_planned_but_not_listed() -> None:

@@ -77,7 +77,7 @@ def read(streams: Workload, **arguments: Any) -> tuple[Plan, Ready]:
     bound = Bound(
         settings_of({"on": "key", "time": "ts", "memory": 1, **arguments}), streams.left.schema, streams.right.schema
     )
-    ready = Intake(0, by_rows=False).take((bound.read(0, streams.left), bound.read(1, streams.right)))
+    ready = Intake(0, whole=False).take((bound.read(0, streams.left), bound.read(1, streams.right)))
     return bound.plan(), ready
 
 
@@ -127,7 +127,7 @@ def test_sampled_importance_is_unbiased() -> None:
     bound = Bound(
         settings_of({"on": "key", "time": "ts", "memory": 1, **given}), streams.left.schema, streams.right.schema
     )
-    ready = Intake(0, by_rows=False).take((bound.read(0, streams.left), bound.read(1, streams.right)))
+    ready = Intake(0, whole=False).take((bound.read(0, streams.left), bound.read(1, streams.right)))
     guesses = [sampled(bound.plan(), ready, seed, combine="min").importance for seed in range(100)]
     assert report.importance is not None
     check_honest(guesses, report.importance)

@@ -8,9 +8,10 @@ the order of time, then of streams: rows after the new one are passed over, and 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.core.exact import bucket
 from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
@@ -26,12 +27,13 @@ from penstock.core.rings import (
     TS,
     Batch,
     Windows,
+    chained,
     empty,
     insert,
 )
-from penstock.core.shedding import admit, close, expire, refill
+from penstock.core.shedding import admit, close, expire, let_go, refill
 from penstock.core.windows import Ints
-from penstock.core.worth import EXACT, GONE, KIND, Budget, Pool, emptied, grow_old, with_room
+from penstock.core.worth import EXACT, GONE, KIND, LIMIT, Budget, Pool, emptied, grow_old, with_room
 
 TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
 (
@@ -419,12 +421,79 @@ class Chain:
 
     def live(self, now: int) -> list[int]:
         """Return how many rows of each stream may still join after a tick."""
-        windows, found = self._windows, []
-        for s, (end, low, _) in enumerate(windows.ends.tolist()):
-            rows = windows.rows[windows.first[s] + (np.arange(low, end) & windows.mask[s])]
+        found = []
+        for s in range(len(self._rooms)):
+            rows = self._windows.rows[self._places(s)]
             clock = rows[-1:, POS] if self._by_rows[s] else now + 1
             found.append(int(((rows[:, ROW] >= 0) & (clock - rows[:, POS] < self._span[s])).sum()))
         return found
+
+    def live_rows(self, s: int) -> Ints:
+        """Return the numbers of the rows of a stream that are held, ascending."""
+        rows = self._windows.rows[self._places(s), ROW]
+        return np.sort(rows[rows >= 0])
+
+    def stored(self, s: int) -> int:
+        """Return how many rows of a stream are held."""
+        return int(self._pool.live[s]) if self._budget.kind != EXACT else self.held()[s]
+
+    def codes(self, s: int) -> tuple[Ints, Ints]:
+        """Return the times of the rows in a window, oldest first, and their codes: (row, column of the stream)."""
+        at = self._places(s)
+        begins = self._windows.column[self._keys[s] : self._keys[s + 1], 1] - self._windows.first[s]
+        return self._windows.rows[at, TS], self._windows.nodes[at[:, None] + begins, CODE]
+
+    def pass_time(self, now: int) -> None:
+        """Let go of rows that are too old for whatever comes from `now` on."""
+        let_go(self._windows, self._span, self._by_rows, self._pool, now)
+
+    def resize(self, limit: int) -> None:
+        """Change how many rows the windows may hold; holds from the end of the next group."""
+        self._budget = self._budget._replace(limit=limit)
+        self._pool.state[LIMIT] = limit
+
+    def _places(self, s: int) -> Ints:
+        """Return where the rows of a window are, oldest first."""
+        end, low, _ = self._windows.ends[s].tolist()
+        return self._windows.first[s] + (np.arange(low, end) & self._windows.mask[s])
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all that the windows hold and the pool knows, by name; unused places are left out."""
+        windows, streams = self._windows, range(len(self._rooms))
+        places = np.concatenate([self._places(s) for s in streams])
+        found = {
+            "rooms": np.array(self._rooms, np.int64),
+            "ends": windows.ends,
+            "rows": windows.rows[places],
+            "link": self._pool.link[places] if self._pool.link.size else self._pool.link,
+            "nest": self._nests.nest,
+            "work": self._work.state[[COMPARED, EXPIRES]],
+        }
+        for s in streams:
+            found[f"code.{s}"] = self.codes(s)[1]
+        kept = [name for name in Pool._fields if name not in {"link", "gone"}]
+        return found | {f"pool.{name}": getattr(self._pool, name) for name in kept}
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on from what ``arrays`` returned."""
+        self._rooms = arrays["rooms"].tolist()
+        windows = self._windows = empty(self._rooms, self._keys, self._buckets)
+        windows.ends[:] = arrays["ends"]
+        each = [self._places(s) for s in range(len(self._rooms))]
+        places = np.concatenate(each)
+        windows.rows[places] = arrays["rows"]
+        for s, at in enumerate(each):
+            begins = windows.column[self._keys[s] : self._keys[s + 1], 1] - windows.first[s]
+            windows.nodes[at[:, None] + begins, CODE] = arrays[f"code.{s}"]
+        chained(windows, self._keys)
+        kept = {name: arrays[f"pool.{name}"] for name in Pool._fields if f"pool.{name}" in arrays}
+        link = np.zeros((sum(self._rooms) if self._budget.kind != EXACT else 0, 2), np.int64)
+        if link.size:
+            link[places] = arrays["link"]
+        self._pool = self._pool._replace(link=link, **kept)
+        self._budget = self._budget._replace(limit=int(self._pool.state[LIMIT]))
+        self._work.state[[COMPARED, EXPIRES]] = arrays["work"]
+        self.reorder(arrays["nest"].tolist())
 
     @property
     def compared(self) -> int:

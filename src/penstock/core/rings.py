@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.core.exact import bucket
-from penstock.core.jit import columns, part
+from penstock.core.jit import borrowed, columns, kernel, part
 from penstock.core.windows import Ints
 
 NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the oldest kept, of the first new one
-TS, POS, ROW = range(3)
+TS, POS, ROW, WEIGHT = range(4)
 CODE, OLDER = range(2)
 BY_ROOM = -1  # an index with two buckets for each place of its ring
 LONG_AGO = -(1 << 62)
@@ -25,17 +25,18 @@ class Batch(NamedTuple):
     pos: Ints  # what its window counts from: the time, or the rows of its stream up to the end of its tick
     clock: Ints  # what the weight of its arrival fades by, under a budget
     group: Ints  # rows of one group are evaluated together
+    weight: Ints  # what it takes of a budget
     code: Ints  # (row, column of its stream)
 
 
-@columns(ends=3, rows=3, column=4, nodes=2)
+@columns(ends=3, rows=4, column=4, nodes=2)
 class Windows(NamedTuple):
     """All windows, one after the other; column c is a key of one stream, with its codes and its index."""
 
     ends: Ints  # (stream, [NEXT, LOW, FRESH])
     first: Ints  # stream -> where its ring begins
     mask: Ints  # stream -> places of its ring, less one
-    rows: Ints  # (place, [TS, POS, ROW])
+    rows: Ints  # (place, [TS, POS, ROW, WEIGHT])
     column: (
         Ints  # (column, [stream, where its nodes begin, where its buckets begin, how many there are; 0: no index])
     )
@@ -44,12 +45,13 @@ class Windows(NamedTuple):
 
 
 @part
-def put(windows: Windows, s: int, place: int, ts: int, pos: int, row: int) -> None:
+def put(windows: Windows, s: int, place: int, ts: int, pos: int, row: int, weight: int) -> None:
     """Write one row into its ring."""
     at = windows.first[s] + (place & windows.mask[s])
     windows.rows[at, TS] = ts
     windows.rows[at, POS] = pos
     windows.rows[at, ROW] = row
+    windows.rows[at, WEIGHT] = weight
 
 
 @part
@@ -68,10 +70,21 @@ def insert(windows: Windows, batch: Batch, i: int, keys: Ints) -> None:
     """Enter one row at the end of its ring, and into the indexes of its window."""
     s = batch.stream[i]
     place = windows.ends[s, NEXT]
-    put(windows, s, place, batch.ts[i], batch.pos[i], batch.row[i])
+    put(windows, s, place, batch.ts[i], batch.pos[i], batch.row[i], batch.weight[i])
     for c in range(keys[s], keys[s + 1]):
         put_key(windows, c, place, batch.code[i, c - keys[s]], batch.row[i])
     windows.ends[s, NEXT] = place + 1
+
+
+@kernel
+def chained(windows: Windows, keys: Ints) -> None:
+    """Enter the keys of all rows in the rings into the indexes, which are empty. O(rows)."""
+    windows, keys = borrowed(windows), borrowed(keys)
+    for s in range(windows.mask.size):
+        for place in range(windows.ends[s, LOW], windows.ends[s, NEXT]):
+            row = windows.rows[windows.first[s] + (place & windows.mask[s]), ROW]
+            for c in range(keys[s], keys[s + 1]):
+                put_key(windows, c, place, windows.nodes[windows.column[c, 1] + (place & windows.mask[s]), CODE], row)
 
 
 def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
@@ -91,7 +104,7 @@ def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
         ends=np.zeros((streams, 3), np.int64),
         first=np.cumsum(rooms, dtype=np.int64) - np.array(rooms, np.int64),
         mask=np.array(rooms, np.int64) - 1,
-        rows=np.empty((places, 3), np.int64),
+        rows=np.empty((places, 4), np.int64),
         column=column,
         nodes=np.empty((codes, 2), np.int64),
         heads=np.full(max(int(counts.sum()), 1), -1, np.int64),

@@ -4,7 +4,7 @@ A row that is given up stays in its ring as a mark that joins nothing, until suc
 """
 
 from penstock.core.jit import borrowed, kernel, part
-from penstock.core.rings import CODE, FRESH, LONG_AGO, LOW, NEXT, POS, ROW, Windows, put, put_key
+from penstock.core.rings import CODE, FRESH, LONG_AGO, LOW, NEXT, POS, ROW, WEIGHT, Windows, put, put_key
 from penstock.core.windows import Ints
 from penstock.core.worth import (
     CELL,
@@ -21,6 +21,7 @@ from penstock.core.worth import (
     OLDEST,
     PROB,
     RAND,
+    USED,
     Pool,
     any_of_all,
     least_of_all,
@@ -50,6 +51,7 @@ def admit(windows: Windows, pool: Pool, s: int, code: int, clock: int) -> None:
     """Let the newest row of a ring into the pool."""
     place = windows.ends[s, NEXT] - 1
     pool.live[s] += 1
+    pool.state[USED] += windows.rows[windows.first[s] + (place & windows.mask[s]), WEIGHT]
     if pool.state[KIND] == RAND:
         return
     cell = note(pool, s, code, clock)
@@ -65,9 +67,10 @@ def admit(windows: Windows, pool: Pool, s: int, code: int, clock: int) -> None:
 @part
 def leave(windows: Windows, pool: Pool, s: int, place: int) -> None:
     """Take a row out of the pool: the oldest of its leaf."""
+    at = windows.first[s] + (place & windows.mask[s])
     pool.live[s] -= 1
+    pool.state[USED] -= windows.rows[at, WEIGHT]
     if pool.state[KIND] != RAND:
-        at = windows.first[s] + (place & windows.mask[s])
         pool.leaf[pool.link[at, CELL], s, FIRST] = pool.link[at, NEWER]
 
 
@@ -88,12 +91,17 @@ def expire(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) ->
         windows.ends[s, LOW] = low
 
 
+@kernel
+def let_go(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> None:
+    """Let go of old rows although nothing came."""
+    expire(borrowed(windows), borrowed(span), borrowed(by_rows), borrowed(pool), now)
+
+
 @part
 def close(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> bool:
     """End a group: whoever can meet nobody later leaves, then victims do; says whether there are too many marks."""
     expire(windows, span, by_rows, pool, now + 1)
-    total = pool.live.sum()
-    while total > pool.state[LIMIT]:
+    while pool.state[USED] > pool.state[LIMIT]:
         s, place = any_of_all(windows, pool) if pool.state[KIND] == RAND else least_of_all(windows, pool)
         at = windows.first[s] + (place & windows.mask[s])
         leave(windows, pool, s, place)
@@ -103,9 +111,8 @@ def close(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> 
         pool.gone[gone, 2] = now
         pool.state[GONE] = gone + 1
         windows.rows[at, ROW] = NOBODY
-        total -= 1
     places = (windows.ends[:, NEXT] - windows.ends[:, LOW]).sum()
-    return places > 2 * total + SLACK
+    return places > 2 * pool.live.sum() + SLACK
 
 
 @kernel
@@ -128,10 +135,10 @@ def refill(windows: Windows, old: Windows, keys: Ints, pool: Pool, link: Ints) -
         fresh = low
         for place in range(low, end):
             before = place & old.mask[s]
-            ts, pos, row = old.rows[old.first[s] + before]
+            ts, pos, row, weight = old.rows[old.first[s] + before]
             if row < 0 and place < end - 1:
                 continue
-            put(windows, s, fresh, ts, pos, row)
+            put(windows, s, fresh, ts, pos, row, weight)
             for c in range(keys[s], keys[s + 1]):
                 put_key(windows, c, fresh, old.nodes[old.column[c, 1] + before, CODE], row)
             if leaves and row >= 0:

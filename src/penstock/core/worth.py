@@ -20,7 +20,7 @@ from penstock.core.rng import State, below, mixed, seeded
 from penstock.core.windows import Floats, Ints
 
 EXACT, PROB, OLDEST, RAND = range(4)
-KIND, LIMIT, LIFE, BASE, CELLS, ENTRIES, GONE = range(7)  # entries of `Pool.state`
+KIND, LIMIT, LIFE, BASE, CELLS, ENTRIES, GONE, USED = range(8)  # entries of `Pool.state`
 FIRST, LAST, KNOWN = range(3)  # of a leaf: its oldest and its newest place, -1: none; whether the heap has it
 CELL, NEWER = range(2)
 BORN, STREAM, NUMBER, OF = range(
@@ -33,7 +33,7 @@ FIRST_CELLS = 1 << 12
 
 
 class Budget(NamedTuple):
-    """How many rows all windows may hold together, and who leaves.
+    """How much all windows may hold together, in rows or bytes, and who leaves.
 
     `life` is the half-life of an arrival's weight, in units of `Batch.clock`; 0: it never fades. `scale` makes the
     products of different streams comparable.
@@ -253,7 +253,7 @@ def emptied(budget: Budget, streams: int, places: int, cells: int = FIRST_CELLS)
     exact, counts = budget.kind == EXACT, budget.kind == PROB
     cells = cells if counts else 1
     leaves = streams if budget.kind in {PROB, OLDEST} else 0
-    state = np.zeros(7, np.int64)
+    state = np.zeros(8, np.int64)
     state[[KIND, LIMIT, LIFE, BASE]] = budget.kind, budget.limit, budget.life, UNSET if budget.life else 0
     leaf = np.full((cells, leaves, 3), NOBODY, np.int64)
     leaf[:, :, KNOWN] = 0
@@ -298,7 +298,7 @@ def _remembered(pool: Pool, budget: Budget, arriving: int) -> Pool:
     late = np.maximum(pool.state[BASE] - pool.since, 0) // max(budget.life, 1)
     weight = np.ldexp(pool.seen.sum(axis=1), -np.minimum(late, 2000).astype(np.int64))
     used = np.flatnonzero(pool.since != UNSET)
-    keep = max(int(held.sum()), 2 * budget.limit, FIRST_CELLS)
+    keep = max(int(held.sum()), 2 * int(pool.live.sum()), FIRST_CELLS)
     kept = used[np.lexsort([-weight[used], ~held[used]])[:keep]]
     cells = 1 << (4 * (kept.size + arriving) - 1).bit_length()
     roomy = emptied(budget, pool.live.size, 0, max(cells, FIRST_CELLS))

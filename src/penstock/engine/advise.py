@@ -191,7 +191,7 @@ def _sampled(bound: Bound, left: pa.Table, right: pa.Table, share: float | None)
     read_times(bound, left, right)
     sides = bound.read(0, left), bound.read(1, right)
     plain = tuple(side._replace(weight=side.weight[:0], importance=side.importance[:0]) for side in sides)
-    intake = Intake(bound.lateness, by_rows=bound.by_rows)
+    intake = Intake(bound.lateness, whole=bound.by_rows)
     parts = [intake.take((plain[0], plain[1])), intake.advance(None)]
     batch = Batch(*(np.concatenate(columns) for columns in zip(*(part.batch for part in parts), strict=True)))
     code = np.concatenate([part.code for part in parts])

@@ -182,7 +182,7 @@ def _offline(
 
 
 def _play(trace: Trace, bound: Bound, players: list[Contender], progress: Progress | None) -> None:
-    intake = Intake(bound.lateness, by_rows=bound.by_rows)
+    intake = Intake(bound.lateness, whole=bound.by_rows)
     left, right = trace.sides
     total = left.ts.size + right.ts.size
     done = 0

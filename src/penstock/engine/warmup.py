@@ -17,6 +17,7 @@ from penstock.core.jit import cache_folder
 from penstock.engine import multijoin
 from penstock.engine.offline import optimum
 from penstock.errors import PolicyError
+from penstock.operator import several
 from penstock.operator.join import Join
 from penstock.operator.settings import SIDES, Settings
 from penstock.policies import registry
@@ -136,7 +137,7 @@ def touch(name: str) -> None:
     """Run a tiny join that uses the kernels of a policy; they do not depend on its shape."""
     if name == SEVERAL:
         whole = {side: pa.concat_tables(_pieces(FLOOD, at)) for at, side in enumerate(SIDES)}
-        multijoin.run(whole, multijoin.Settings(on="key", time="ts", windows=300))
+        multijoin.run(whole, several.Settings(on="key", time="ts", windows=300))
         return
     if name == OPTIMUM:
         settings = Settings(on="key", time="ts", window=20, memory=6)

@@ -53,7 +53,7 @@ TOPIC = matching(r"[A-Za-z0-9._-]{1,249}", "a topic's name: letters, digits, dot
 PACKAGE = matching(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+", "a package such as group:name:version")
 SIZE = matching(r"[1-9][0-9]{0,6}[mg]", "a size such as 1g or 512m")
 NOT_YET = {
-    "multijoin": "several streams are joined embedded only, so far (pen.multijoin): write a [join] of two sources",
+    "multijoin": "a job joins two sources, so far: write a [join], or call pen.multijoin in a program",
 }
 NOT_HERE = {
     "lateness": "on streams the watermark says it: set watermark in the sources",

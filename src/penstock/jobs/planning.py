@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.jobs.keys import within
 from penstock.jobs.parsing import Job, Paced, Rate, Source
 from penstock.jobs.running import frames, spec
-from penstock.operator.settings import ROW_BYTES, Bound, budget
+from penstock.operator.settings import ROW_BYTES, SIDES, Bound, budget
 from penstock.spark import pipeline, traces
 
 TEXT = 20  # bytes of a text or of bytes, as a guess
@@ -47,7 +47,8 @@ def forecast(job: Job, spark: Any) -> Forecast:
     """
     streams = frames(job, spark)
     with within("join"):
-        _, bound = pipeline.operator(*streams, job.settings)
+        _, bound = pipeline.operator(dict(zip(SIDES, streams, strict=True)), job.settings)
+    assert isinstance(bound, Bound)
     widths = [sum(_width(field.type) for field in schema) + ROW_BYTES for schema in bound.schemas]
     row = max(widths)
     needs = [_rows_in(source, int(span), bound) for source, span in zip(job.streams, bound.span, strict=True)]

@@ -2,9 +2,6 @@
 
 # ruff: noqa: SLF001 - a join with other arguments takes over what this one holds
 
-import json
-import zipfile
-import zlib
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +13,7 @@ from penstock.core.setjoin import SetJoin
 from penstock.core.sets import Sets
 from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
-from penstock.errors import BudgetError, InputError, PenstockError, SchemaError, StateError, WindowError
+from penstock.errors import BudgetError, InputError, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.chances import Chances
 from penstock.operator.ledger import Ledger
@@ -25,11 +22,10 @@ from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget
 from penstock.policies.cpu.controller import Controller
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
-from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side, Waiting
+from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 4  # of the saved state
-BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+VERSION = 5  # of the saved state
 LEDGER = ("keep", "off")
 FREED = 1 << 24  # bytes to give back at once
 
@@ -96,7 +92,7 @@ class Join:
         self._noted = 0  # victims not yet taken from the ledger whose lots are known
         self._chances = Chances(int(self._settings.seed)) if bound.weighted else None
         apart = isinstance(self._core, ExactJoin) and not (bound.by_rows or bound.observing)
-        self._intake = Intake(bound.lateness, by_rows=bound.by_rows, patient=bound.patient, apart=apart)
+        self._intake = Intake(bound.lateness, whole=bound.by_rows, patient=bound.patient, apart=apart)
         self._bar = self._intake.watermark  # no row is older that a push brings
         self._payload = (Payload(left), Payload(right))
         self._recall = (
@@ -137,15 +133,10 @@ class Join:
         tables = [as_table(rows, SIDES[side]) for side, rows in enumerate((left, right))]
         for side, table in enumerate(tables):
             if table is not None:
-                self._check_schema(side, table.schema)
+                check_schema(SIDES[side], self._known[side], table.schema)
         if self._bound is None:
             return self._hold(tables)
         return self._push(tables[0], tables[1])
-
-    def _check_schema(self, side: int, schema: pa.Schema) -> None:
-        known = self._known[side]
-        if known is not None and not known.equals(schema, check_metadata=False):
-            raise SchemaError(SIDES[side], _difference(known, schema), "every batch of a side has the same columns")
 
     def _hold(self, tables: list[pa.Table | None]) -> pa.Table:
         for side, table in enumerate(tables):
@@ -205,7 +196,7 @@ class Join:
             self._noted = len(victims)
         joined = self._joined(left, right)
         for core in self._cores:
-            if self._intake.by_rows or self._intake.newest != core.tick:
+            if self._intake.whole or self._intake.newest != core.tick:
                 core.close()  # windows in rows get whole ticks; a null key may have ended the open one
         self._settle(ready.late)
         return joined
@@ -229,7 +220,7 @@ class Join:
         """
         intake = self._intake
         for core in self._cores:
-            if tick is not None and not intake.by_rows:
+            if tick is not None and not intake.whole:
                 core.advance(tick)
             elif intake.released is not None and not isinstance(core, SetJoin):
                 core.reach(intake.released, intake.counted)
@@ -437,9 +428,7 @@ class Join:
 
     def keep_ledger(self, ledger: str) -> None:
         """From now on "keep" what is shed until ``ledger()`` asks for it, or leave it "off"."""
-        if ledger not in LEDGER:
-            raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
-        self._ledger_mode = ledger
+        self._ledger_mode = check_ledger(ledger)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -455,13 +444,11 @@ class Join:
             if held:
                 state[f"held_{name}"] = saving.to_ipc(pa.concat_tables(held))
         if self._bound is not None:
-            intake, queue = self._intake, self._intake.waiting
             meta |= {"importance": self._importance, "collided": self._collided, "unprobed": self._unprobed.tolist()}
             meta["shadow_importance"] = self._shadow_importance
-            meta |= {name: getattr(intake, name) for name in ("newest", "reached", "released", "watermark")}
+            meta |= self._intake.marks()
             state["core"] = saving.to_npz(self._core.arrays())
-            waiting = {f"waiting.{name}": column for name, column in queue._asdict().items()}
-            state["intake"] = saving.to_npz({"next": intake.next, "counted": intake.counted, **waiting})
+            state["intake"] = saving.to_npz(self._intake.arrays())
             for side, (name, payload) in enumerate(zip(SIDES, self._payload, strict=True)):
                 numbers = self._stored_rows(side)
                 state[f"rows_{name}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
@@ -474,9 +461,7 @@ class Join:
                 state["sample"] = saving.to_planes(self._recall.arrays())  # else it grows with the window
             if self._ledger.tables:
                 state["ledger"] = saving.to_ipc(pa.concat_tables(self._ledger.tables))
-        meta["checks"] = {name: zlib.crc32(part) for name, part in state.items()}
-        state["meta"] = json.dumps(meta).encode()
-        return state
+        return saving.sealed(meta, state)
 
     @classmethod
     def from_state(cls, state: dict[str, bytes]) -> Self:
@@ -485,18 +470,8 @@ class Join:
         Raises:
             StateError: if the state is not one, or of a version that this one does not read.
         """
-        try:
-            meta = json.loads(state["meta"])
-            if meta["version"] != VERSION:
-                raise StateError("state", f"version {meta['version']}", f"this Penstock reads version {VERSION}")
-            for name, check in meta["checks"].items():
-                if zlib.crc32(state[name]) != check:
-                    raise StateError("state", f"damaged bytes in {name!r}", "give what state_dict() returned, whole")
+        with saving.opened(state, VERSION) as meta:
             return cls._restored(meta, state)
-        except BROKEN as error:
-            if isinstance(error, PenstockError):
-                raise
-            raise StateError("state", "something else", "give what state_dict() returned, whole") from error
 
     @classmethod
     def _restored(cls, meta: dict[str, Any], state: dict[str, bytes]) -> Self:
@@ -608,13 +583,8 @@ class Join:
             self._shadow.restore(saving.from_npz(state["shadow"]))
         if self._chances is not None:
             self._chances.restore(saving.from_npz(state["chances"]))
-        arrays = saving.from_npz(state["intake"])
-        intake = self._intake
-        intake.newest, intake.reached = meta["newest"], meta["reached"]
-        intake.released, intake.watermark = meta["released"], meta["watermark"]
-        intake.next, intake.counted = arrays["next"], arrays["counted"]
-        intake.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
-        self._bar = intake.watermark
+        self._intake.restore(meta, saving.from_npz(state["intake"]))
+        self._bar = self._intake.watermark
         self._recall = (
             Recall.restored(self._combine(self.bound), saving.from_planes(state["sample"]))
             if "sample" in state
@@ -683,6 +653,19 @@ def _same_rows(old: Bound, new: Bound) -> None:
         for field in new.schemas[side]:
             if field not in list(old.schemas[side]) and not field.nullable:
                 raise StateError(name, f"a new column {field.name} not null", "the rows held would have nulls in it")
+
+
+def check_schema(name: str, known: pa.Schema | None, given: pa.Schema) -> None:
+    """Raise unless rows have the columns that their stream has shown."""
+    if known is not None and not known.equals(given, check_metadata=False):
+        raise SchemaError(name, _difference(known, given), "every batch of a side has the same columns")
+
+
+def check_ledger(ledger: str) -> str:
+    """Return what becomes of the ledger, and raise for what cannot."""
+    if ledger not in LEDGER:
+        raise InputError("ledger", repr(ledger), f"give one of {', '.join(map(repr, LEDGER))}")
+    return ledger
 
 
 def as_table(rows: Any, name: str) -> pa.Table | None:

@@ -1,24 +1,33 @@
 """Turn arguments, tables and arrays into bytes and back."""
 
 import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.errors import StateError
+from penstock.errors import PenstockError, StateError
 from penstock.policies.cpu.controller import Cpu
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.streams.sets import Condition
-from penstock.streams.times import Rows
+from penstock.streams.times import Every, Rows
+
+BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def encode(name: str, value: object) -> object:  # noqa: C901, PLR0911 - one type a line
     """Return an argument as JSON."""
     if isinstance(value, Rows):
         return {"rows": value.count}
+    if isinstance(value, Every):
+        return {"every": encode(name, value.interval)}
     if isinstance(value, Condition):
         return {"condition": value.name, "columns": [*value.columns], "bound": value.bound, "index": value.index}
     if isinstance(value, Cpu):
@@ -39,7 +48,7 @@ def encode(name: str, value: object) -> object:  # noqa: C901, PLR0911 - one typ
     if isinstance(value, list):
         return [encode(name, part) for part in value]
     if isinstance(value, dict):
-        return {"mapping": {key: encode(name, part) for key, part in value.items()}}
+        return {"mapping": [[encode(name, key), encode(name, part)] for key, part in value.items()]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "tolist"):  # a NumPy number or array
@@ -57,6 +66,8 @@ def decode(value: object) -> object:  # noqa: PLR0911 - one type a line
         return value
     if "rows" in value:
         return Rows(value["rows"])
+    if "every" in value:
+        return Every(decode(value["every"]))
     if "condition" in value:
         return Condition(value["condition"], (*value["columns"],), value["bound"], value["index"])
     if "cpu" in value:
@@ -67,8 +78,35 @@ def decode(value: object) -> object:  # noqa: PLR0911 - one type a line
     if "left" in value:
         return Table(*(dict(decode(value[side])) for side in ("left", "right")))  # type: ignore[call-overload]
     if "mapping" in value:
-        return {key: decode(part) for key, part in value["mapping"].items()}
+        return {decode(key): decode(part) for key, part in value["mapping"]}
     return tuple(decode(part) for part in value["tuple"])
+
+
+def sealed(meta: dict[str, Any], state: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the parts of a state with what must be known to read them, and their checksums."""
+    checks = {name: zlib.crc32(part) for name, part in state.items()}
+    return {**state, "meta": json.dumps({**meta, "checks": checks}).encode()}
+
+
+@contextmanager
+def opened(state: dict[str, bytes], version: int) -> Iterator[dict[str, Any]]:
+    """Check the parts of a state, and give what must be known to read them.
+
+    Raises:
+        StateError: if it is not one, or not whole, or of another version.
+    """
+    try:
+        meta = json.loads(state["meta"])
+        if meta["version"] != version:
+            raise StateError("state", f"version {meta['version']}", f"this Penstock reads version {version}")
+        for name, check in meta["checks"].items():
+            if zlib.crc32(state[name]) != check:
+                raise StateError("state", f"damaged bytes in {name!r}", "give what state_dict() returned, whole")
+        yield meta
+    except BROKEN as error:
+        if isinstance(error, PenstockError):
+            raise
+        raise StateError("state", "something else", "give what state_dict() returned, whole") from error
 
 
 def to_ipc(table: pa.Table) -> bytes:

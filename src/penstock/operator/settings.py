@@ -16,7 +16,7 @@ from penstock.core.probing import CAPACITY, PATIENCE
 from penstock.core.setjoin import Cut, SetJoin
 from penstock.core.sets import Rule
 from penstock.core.step import Plan
-from penstock.core.windows import Floats, Ints
+from penstock.core.windows import Floats, Ints, Masks
 from penstock.errors import (
     BudgetError,
     ColumnError,
@@ -154,6 +154,15 @@ def amount(memory: object) -> tuple[str, int]:
     return "rows", int(memory)  # type: ignore[call-overload]
 
 
+def patience(lateness: object, clock: Clock) -> tuple[bool, int]:
+    """Return whether the side that is behind is waited for, and for how long after it a row may come."""
+    if lateness == WATERMARK:
+        return True, LIMIT
+    if isinstance(lateness, tuple) and len(lateness) == 2 and lateness[0] == WATERMARK:
+        return True, clock.ticks("lateness", lateness[1])
+    return False, clock.ticks("lateness", lateness)
+
+
 def pair(argument: str, value: object) -> tuple[str, str]:
     """Return a column name for each side, from one name or a pair."""
     if isinstance(value, str):
@@ -212,6 +221,7 @@ class Bound:
 
     def __init__(self, settings: Settings, left: pa.Schema, right: pa.Schema) -> None:
         self.settings = settings
+        self.names = SIDES
         self.schemas = (left, right)
         *keys, self.using = key_columns(settings.on)
         self.keys = (list(keys[0]), list(keys[1]))
@@ -228,7 +238,7 @@ class Bound:
             for side in range(2):
                 weighs(self.schemas[side], self.importance[side], side)
         self.by_rows, self.span = self.spans(settings.window)
-        self.patient, self.lateness = self._patience(settings.lateness)
+        self.patient, self.lateness = patience(settings.lateness, self.clock)
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
         self.layout, self.schema = self._layout()
         self.types = self.schema.types
@@ -263,6 +273,27 @@ class Bound:
             raise BudgetError("per_key", f"{self.settings.per_key!r} with {on}", "there are no keys: leave it None")
 
     @property
+    def policy(self) -> str:
+        """What decides what is given up."""
+        return "exact" if self.unit == "none" else str(self.settings.chosen)
+
+    @property
+    def event_time(self) -> str | None:
+        """The column that carries the time of pairs."""
+        return self.settings.event_time
+
+    @property
+    def one_shard(self) -> str:
+        """Why the streams cannot be divided by key; empty: they can."""
+        if self.by_rows:
+            return "windows in rows count over the whole stream"
+        return "schedules number rows over the whole stream" if self.settings.chosen.name == "replay" else ""
+
+    def places(self, side: int, table: pa.Table) -> tuple[Ints, Masks | None]:
+        """Return codes by which rows are divided, alike if they may meet, and which have no null among their keys."""
+        return self.coder.code([table[name] for name in self.keys[side]])
+
+    @property
     def observing(self) -> bool:
         """Whether nothing is shed, only observed."""
         return self.settings.mode == "observe"
@@ -275,14 +306,6 @@ class Bound:
     def unbounded(self) -> "Bound":
         """Return the same join without a budget."""
         return Bound(replace(self.settings, memory=None, split="shared", per_key=None, mode="shed"), *self.schemas)
-
-    def _patience(self, lateness: object) -> tuple[bool, int]:
-        """Return whether the side that is behind is waited for, and for how long after it a row may come."""
-        if lateness == WATERMARK:
-            return True, LIMIT
-        if isinstance(lateness, tuple) and len(lateness) == 2 and lateness[0] == WATERMARK:
-            return True, self.clock.ticks("lateness", lateness[1])
-        return False, self.clock.ticks("lateness", lateness)
 
     def spans(self, window: object) -> tuple[bool, tuple[int, int]]:
         """Return whether windows are in rows, and their length on each side."""
@@ -526,13 +549,12 @@ def _row_count(rows: Rows) -> int:
     return int(rows.count)
 
 
-def present(schema: pa.Schema, name: str, side: int, argument: str) -> None:
-    """Raise unless a column is there, once."""
+def present(schema: pa.Schema, name: str, side: int, argument: str, stream: str | None = None) -> None:
+    """Raise unless a column is there, once; `stream` is the name of the side, if it is neither left nor right."""
     if schema.names.count(name) != 1:
         found = "no such column" if name not in schema.names else "that column twice"
-        raise ColumnError(
-            f"{argument}={name!r}", f"{found} on the {SIDES[side]}", f"it has {', '.join(schema.names)}"
-        )
+        where = f"on the {SIDES[side]}" if stream is None else f"in {stream}"
+        raise ColumnError(f"{argument}={name!r}", f"{found} {where}", f"it has {', '.join(schema.names)}")
 
 
 def weighs(schema: pa.Schema, name: str, side: int) -> None:

@@ -31,6 +31,9 @@ class Model:
         every: the interval τ of lazy re-evaluation and expiration, which lets windows grow to T + τ; None: eager.
         selectivity: for joins on different attributes, the share of pairs that match, by pair of names; streams
             without an entry are not compared, and a prefix of an order must be connected. None: a common attribute.
+        stopping: whether loops inside that of the new tuples stop at the first tuple too old for the new one, as
+            those of ``core.chain`` do: of a window grown to T + τ they look at T + τ/2 on average, and join T. The
+            paper counts T + τ.
 
     Departures: the paper prints the sizes of intermediate results recursively; the product is the same number. A hash
     bucket is taken to hold its even share of a window, also of new tuples inside other loops; a single new tuple
@@ -40,7 +43,12 @@ class Model:
     """
 
     def __init__(
-        self, streams: Sequence[Stream], *, every: float | None = None, selectivity: Selectivity | None = None
+        self,
+        streams: Sequence[Stream],
+        *,
+        every: float | None = None,
+        selectivity: Selectivity | None = None,
+        stopping: bool = False,
     ) -> None:
         self.names = [stream.name for stream in streams]
         self.every = every
@@ -52,6 +60,8 @@ class Model:
         self.rate = rate
         self.distinct = _numbers(streams, "distinct")
         self.size = rate * (_numbers(streams, "span") + grown)
+        self.stopping = stopping and every is not None
+        self.joined = rate * _numbers(streams, "span") if self.stopping else self.size  # inside the new tuples' loop
         self.fresh = np.ones_like(rate) if every is None else rate * every  # new tuples in one execution
         self.times = rate if every is None else np.full_like(rate, 1 / every)  # executions per unit of time
         self.scanned = self.size / self.buckets
@@ -67,10 +77,13 @@ class Model:
     @cached_property
     def results(self) -> Floats:
         """How many results each set of windows has (φ, with τ: φ̂)."""
+        return self._results(self.size)
+
+    def _results(self, size: Floats) -> Floats:
         if self.selectivity is None:
-            joined = np.where(self.members, self.size / self.distinct, 1.0).prod(axis=1)
+            joined = np.where(self.members, size / self.distinct, 1.0).prod(axis=1)
             return joined * np.where(self.members, self.distinct, np.inf).min(axis=1)
-        joined = np.where(self.members, self.size, 1.0).prod(axis=1)
+        joined = np.where(self.members, size, 1.0).prod(axis=1)
         for (one, other), share in self.selectivity.items():
             joined[self.members[:, self.names.index(one)] & self.members[:, self.names.index(other)]] *= share
         return joined
@@ -93,12 +106,16 @@ class Model:
     def loops(self) -> Floats:
         """The cost per unit of time of a loop: (source of the new tuples, set of the loops outside, window)."""
         n = len(self.names)
-        new = np.where(self.members, self.fresh / self.size, 1.0).T  # of one window only the new tuples take part
-        entered = self.times[:, None] * self.results * new
+        inside = self.members.T  # (source, set): whether the new tuples are outside
+        share = (self.fresh / self.joined)[:, None]  # of one window only the new tuples take part
+        new = np.where(inside, share, 1.0)
+        entered = self.times[:, None] * np.where(inside, self._results(self.joined), self.results) * new
         entered[:, 0] = 0.0  # the outermost scan is not charged
-        scans = np.tile(self.scanned, (n, 1))
-        scans[np.diag_indices(n)] = self.fresh_scanned
-        costs: Floats = entered[:, :, None] * (scans * self.price)[:, None, :]
+        passed = (self.size + self.joined) / 2 / self.buckets
+        scans = np.where(inside[:, :, None], passed, self.scanned)
+        for source in range(n):
+            scans[source, :, source] = self.fresh_scanned[source]
+        costs: Floats = entered[:, :, None] * scans * self.price
         costs[:, ~self.connected] = np.inf
         return costs
 

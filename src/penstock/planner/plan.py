@@ -28,6 +28,7 @@ class Plan:
         every: the interval of lazy re-evaluation; None: eager.
         selectivity: of the edges of a join graph; None: a common attribute.
         order: the global order; an order for the new tuples of each stream where they differ.
+        stopping: whether loops stop early, as ``planner.cost.Model`` says.
     """
 
     streams: tuple[Stream, ...]
@@ -35,10 +36,11 @@ class Plan:
     every: float | None
     selectivity: Selectivity | None
     order: tuple[str, ...] | dict[str, tuple[str, ...]]
+    stopping: bool = False
 
     @cached_property
     def _model(self) -> Model:
-        return Model(self.streams, every=self.every, selectivity=self.selectivity)
+        return Model(self.streams, every=self.every, selectivity=self.selectivity, stopping=self.stopping)
 
     @cached_property
     def _nests(self) -> list[Order]:
@@ -133,6 +135,7 @@ def make(
     algorithm: str = "auto",
     memory: int | None = None,
     selectivity: Selectivity | None = None,
+    stopping: bool = False,
 ) -> Plan:
     """Plan a join.
 
@@ -144,6 +147,7 @@ def make(
         algorithm: "naive", "eager", "lazy", "general"; "auto": EAGER if `every` is None, else GENERAL LAZY.
         memory: hash buckets to share out over all windows; None: the streams say how many each has.
         selectivity: of the edges of a join graph; None: all streams are joined on a common attribute.
+        stopping: whether loops stop early, as ``planner.cost.Model`` says.
 
     Cost: O(n^2 2^n), n being the number of streams.
     """
@@ -159,15 +163,15 @@ def make(
         raise InputError("join", repr(join), "give streams their buckets=, or memory= to share out")
 
     def planned(streams: list[Stream]) -> tuple[Model, list[Order]]:
-        model = Model(streams, every=every, selectivity=selectivity)
+        model = Model(streams, every=every, selectivity=selectivity, stopping=stopping)
         return model, model.nests(algorithm, _found(model, algorithm, order))
 
     if memory is not None:
         known = allotted(known, memory, planned)
-    model = Model(known, every=every, selectivity=selectivity)
+    model = Model(known, every=every, selectivity=selectivity, stopping=stopping)
     named = [tuple(model.names[place] for place in found) for found in _found(model, algorithm, order)]
     one = named[0] if len(named) == 1 else dict(zip(model.names, named, strict=True))
-    made = Plan(tuple(known), algorithm, every, selectivity, one)
+    made = Plan(tuple(known), algorithm, every, selectivity, one, stopping)
     if not np.isfinite(made.cost):
         raise InputError("order", repr(order), "after the first, join each stream with one before it")
     return made

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.windows import Ints
 from penstock.errors import ColumnError, InputError, KeyTypeError, WindowError
 from penstock.streams.keys import Coder, common_type, has_order, ranks
 from penstock.streams.times import Clock, Every, Rows, common_clock, nanoseconds
@@ -232,18 +233,27 @@ def _part(part: Any) -> tuple[str, str, str]:
 def _share(link: Link, samples: Mapping[str, "_Sample"]) -> float:
     """Return the share of pairs that a comparison lets through."""
     if link.how in {"=", "!="}:
-        equal = 1 / max(samples[name].distinct(columns) for name, columns in link.ends)
-        return equal if link.how == "=" else max(1 - equal, LEAST_SHARE)
+        return equal_share(link.how, max(samples[name].distinct(columns) for name, columns in link.ends))
     kinds = [_field(samples[name].table, columns[0], name, "on").type for name, columns in link.ends]
     kind = comparable(kinds[0], kinds[1], link.mine[0])
     mine, theirs = (
         codes[valid] for codes, valid in (ranks(samples[name].table[columns[0]], kind) for name, columns in link.ends)
     )
+    return passing(link.how, mine, theirs)
+
+
+def equal_share(how: str, distinct: float) -> float:
+    """Return the share of pairs that are equal, or not: one in as many as the larger number of distinct values."""
+    return 1 / distinct if how == "=" else max(1 - 1 / distinct, LEAST_SHARE)
+
+
+def passing(how: str, mine: Ints, theirs: Ints) -> float:
+    """Return the share of pairs that a comparison by size lets through, given codes in the order of the values."""
     if not (mine.size and theirs.size):
         return LEAST_SHARE
-    side: Literal["left", "right"] = "right" if link.how in {"<", ">="} else "left"
+    side: Literal["left", "right"] = "right" if how in {"<", ">="} else "left"
     smaller = float(np.searchsorted(np.sort(theirs), mine, side=side).mean()) / theirs.size  # of theirs, than mine
-    return max(1 - smaller if link.how in {"<", "<="} else smaller, LEAST_SHARE)
+    return max(1 - smaller if how in {"<", "<="} else smaller, LEAST_SHARE)
 
 
 def comparable(left: pa.DataType, right: pa.DataType, name: str) -> pa.DataType:

@@ -36,7 +36,7 @@ def exact_pairs(
     )
     in_order = by_rows or lateness == 0
     join = ExactJoin(plan) if in_order else WindowJoin(plan, Unlimited(0), weighted=0, important=0, own=True)
-    intake = Intake(lateness, by_rows=by_rows)
+    intake = Intake(lateness, whole=by_rows)
     plain = tuple(side._replace(weight=side.weight[:0], importance=side.importance[:0]) for side in sides)
     found = []
     for ready in (intake.take((plain[0], plain[1])), intake.advance(None)):

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+REASONS = ("budget", "late")  # for which rows are given up
+
 
 class Order(NamedTuple):
     """An order of the loops, or one for each stream: since when, at what cost, how many times cheaper, and why."""
@@ -24,15 +26,17 @@ class Flows:
     policy: str
     arrivals: dict[str, int]
     live: dict[str, int]
-    shed: dict[str, int]
+    shed: dict[str, dict[str, int]]  # by reason
     results: int
+    memory_bytes: int
     comparisons: int
     orders: list[Order]
 
     @property
     def expired(self) -> dict[str, int]:
         """Rows that were too old, by stream."""
-        return {name: came - self.live[name] - self.shed[name] for name, came in self.arrivals.items()}
+        shed = {name: sum(count[name] for count in self.shed.values()) for name in self.arrivals}
+        return {name: came - self.live[name] - shed[name] for name, came in self.arrivals.items()}
 
     @property
     def memory_rows(self) -> int:
@@ -47,8 +51,7 @@ class Flows:
     def __str__(self) -> str:
         names = list(self.arrivals)
         counts = {"arrivals": self.arrivals, "live": self.live, "expired": self.expired}
-        if any(self.shed.values()):
-            counts["shed (budget)"] = self.shed
+        counts |= {f"shed ({reason})": count for reason, count in self.shed.items() if any(count.values())}
         rows = [["", *names], *([what, *(f"{count[name]:,}" for name in names)] for what, count in counts.items())]
         widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
         lines = [

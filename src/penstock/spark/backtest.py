@@ -1,6 +1,7 @@
 """Join whole inputs on Spark: it sorts each shard's rows by time, and one engine a shard runs over them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -8,34 +9,32 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.operator.join import Join
-from penstock.operator.settings import SIDES, Bound
 from penstock.spark.books import books_of
 from penstock.spark.packing import FINGERPRINT, Batches, read
 from penstock.spark.shards import shard_ids, shard_of
-from penstock.spark.task import Task, output, output_beside, output_schema
+from penstock.spark.task import Bound, Engine, Task, output, output_beside, output_schema
 
 
-def joined(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
-    """Plan the join of two DataFrames that carry fingerprints."""
+def joined(frames: Sequence[Any], bound: Bound, task: Task) -> Any:
+    """Plan the join of DataFrames that carry fingerprints."""
     tagged = [
         frame.mapInArrow(_tagger(bound, side, task.shards), from_arrow_schema(_tagged(bound)))
         for side, frame in enumerate(frames)
     ]
-    rows = tagged[0].union(tagged[1]).repartition(task.shards, "shard")
+    rows = reduce(lambda some, more: some.union(more), tagged).repartition(task.shards, "shard")
     ordered = rows.sortWithinPartitions("shard", "ts", "side", FINGERPRINT)
     return ordered.mapInArrow(_runner(bound, task), from_arrow_schema(output_schema(bound)))
 
 
 def _tagged(bound: Bound) -> pa.Schema:
-    """Return the columns of rows on their way: each row under the name of its side."""
+    """Return the columns of rows on their way: each row under the number of its side."""
     return pa.schema(
         [
             ("shard", pa.int32()),
             ("ts", pa.int64()),
             ("side", pa.int32()),
             (FINGERPRINT, pa.int64()),
-            *((name, pa.struct(list(schema))) for name, schema in zip(SIDES, bound.schemas, strict=True)),
+            *((str(at), pa.struct(list(schema))) for at, schema in enumerate(bound.schemas)),
         ]
     )
 
@@ -50,7 +49,8 @@ def _tagger(bound: Bound, side: int, shards: int) -> Callable[[Batches], Batches
             table, ts, codes, _ = read(bound, side, pa.Table.from_batches([batch]))
             rows = table.select(bound.schemas[side].names).to_struct_array().combine_chunks()
             structs = [
-                rows if at == side else pa.nulls(len(ts), schema.field(name).type) for at, name in enumerate(SIDES)
+                rows if at == side else pa.nulls(len(ts), schema.field(str(at)).type)
+                for at in range(len(bound.names))
             ]
             sides = pa.array(np.full(len(ts), side, np.int32))
             prints = table[FINGERPRINT].combine_chunks()
@@ -66,7 +66,7 @@ def _runner(bound: Bound, task: Task) -> Callable[[Batches], Batches]:
     ids = shard_ids(task.shards)
 
     def run(batches: Batches) -> Batches:
-        engine: Join | None = None
+        engine: Engine | None = None
         current = -1
         for batch in batches:
             shards = batch.column("shard").to_numpy()
@@ -79,19 +79,19 @@ def _runner(bound: Bound, task: Task) -> Callable[[Batches], Batches]:
                     current = int(shards[low])
                     engine = task.engine(ids.index(current))
                 rows = pa.Table.from_batches([batch.slice(low, high - low)])
-                sides = {name: _side(rows, at, name, bound.schemas[at]) for at, name in enumerate(SIDES)}
+                sides = {name: _side(rows, at, bound.schemas[at]) for at, name in enumerate(bound.names)}
                 yield from output(bound, engine.push(**sides))
         yield from _end(engine)
 
     return run
 
 
-def _side(rows: pa.Table, side: int, name: str, schema: pa.Schema) -> pa.Table:
-    mine = rows.filter(pa.array(rows["side"].to_numpy() == side))[name].combine_chunks()
+def _side(rows: pa.Table, side: int, schema: pa.Schema) -> pa.Table:
+    mine = rows.filter(pa.array(rows["side"].to_numpy() == side))[str(side)].combine_chunks()
     return pa.Table.from_arrays(mine.flatten(), names=schema.names).cast(schema)
 
 
-def _end(engine: Join | None) -> Batches:
+def _end(engine: Engine | None) -> Batches:
     """Close the last tick of a shard and hand its books over."""
     if engine is not None:
         yield from output(engine.bound, engine.finish())

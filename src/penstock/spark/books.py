@@ -1,6 +1,7 @@
 """Carry the books of the shards out with the results, and fold them into a report."""
 
 import json
+from dataclasses import fields
 from functools import reduce
 from typing import Any
 
@@ -8,6 +9,7 @@ from penstock.core.step import REASONS
 from penstock.errors import InputError
 from penstock.operator.settings import SIDES
 from penstock.quality.books import Guess, Report, Sides, recall_of
+from penstock.quality.flows import Flows, Order
 
 OBSERVED = "penstock"  # how the names of a join's observed metrics begin
 BETWEEN = ","  # the books of shards in one string
@@ -15,8 +17,10 @@ PER_SIDE = ("arrivals", "live", "expired", *(f"shed_{reason}" for reason in REAS
 WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
 
 
-def books_of(report: Report) -> str:
+def books_of(report: Report | Flows) -> str:
     """Return the books of one shard as JSON."""
+    if isinstance(report, Flows):
+        return json.dumps(report.to_dict())
     values: dict[str, Any] = {name: getattr(report, name) for name in (*WHOLE, "importance", "guesses")}
     for at, side in enumerate(SIDES):
         for name in ("arrivals", "live", "expired"):
@@ -26,7 +30,7 @@ def books_of(report: Report) -> str:
     return json.dumps(values)
 
 
-def report_of(query: Any) -> Report:
+def report_of(query: Any) -> Any:
     """Return the report of the one join in a streaming query, as of its last micro-batch with rows.
 
     Raises:
@@ -41,10 +45,11 @@ def report_of(query: Any) -> Report:
     raise InputError("query", "no micro-batch of a join that has ended", "wait for the first one")
 
 
-def reports_in(progress: Any) -> list[Report]:
+def reports_in(progress: Any) -> list[Any]:
     """Return the reports of the joins that a micro-batch's progress tells of."""
     observed = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
-    return [_folded(found, json.loads(f"[{found['books']}]")) for found in observed if found.get("books")]
+    shards = [(found, json.loads(f"[{found['books']}]")) for found in observed if found.get("books")]
+    return [_flows(books) if "orders" in books[0] else _folded(found, books) for found, books in shards]
 
 
 def _observed(row: Any) -> dict[str, Any]:
@@ -82,6 +87,20 @@ def _folded(found: dict[str, Any], books: list[dict[str, Any]]) -> Report:
         mode=found["mode"],
         guesses=(guesses[0], guesses[1]),
     )
+
+
+def _flows(books: list[dict[str, Any]]) -> Flows:
+    """Return the books of all shards of a join of several streams, summed, with the orders of each."""
+    orders = sorted((Order(**order) for book in books for order in book["orders"]), key=lambda order: order.since)
+    known = {field.name: [book[field.name] for book in books] for field in fields(Flows) if field.name != "orders"}
+    return Flows(**{name: _sum(values) for name, values in known.items()}, orders=orders)
+
+
+def _sum(values: list[Any]) -> Any:
+    """Add up numbers, entry by entry in mappings; words are alike."""
+    if isinstance(values[0], dict):
+        return {name: _sum([value[name] for value in values]) for name in values[0]}
+    return values[0] if isinstance(values[0], str) else sum(values)
 
 
 def _merged(guesses: list[list[float] | None]) -> Guess | None:

@@ -28,8 +28,9 @@ from pyspark import cloudpickle
 
 from penstock.core.jit import cache_folder
 from penstock.errors import StateError
-from penstock.operator.join import VERSION, Join
+from penstock.operator import join, multijoin
 from penstock.spark import frames
+from penstock.spark.task import Engine
 
 FORGET = 3_600.0  # seconds after which a file nobody used may go: they are in memory, and can be rebuilt
 SMALL = 1 << 14  # bytes; arrays up to this size are part of the head
@@ -37,7 +38,7 @@ HEAD = "head"
 LINE = 64  # bytes; where arrays begin in a file
 SHARED = Path("/dev/shm")  # noqa: S108 - one folder a user, closed to others
 ROOM = 1 << 30  # bytes of memory-backed disk that are enough for engines; containers often have far less
-MAKER = [frames.FORMAT, VERSION, cache_folder().name, np.__version__, sys.version]
+MAKER = [frames.FORMAT, join.VERSION, multijoin.VERSION, cache_folder().name, np.__version__, sys.version]
 DAMAGED = (OSError, StateError, KeyError, TypeError, ValueError, AttributeError, ImportError, pickle.PickleError)
 
 
@@ -50,7 +51,7 @@ class Files:
     places: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)  # address, length -> file, offset
 
 
-_files: "WeakKeyDictionary[Join, Files]" = WeakKeyDictionary()
+_files: "WeakKeyDictionary[Engine, Files]" = WeakKeyDictionary()
 
 
 def folder() -> Path:
@@ -62,7 +63,7 @@ def folder() -> Path:
     return home / f"penstock-{os.getuid() if hasattr(os, 'getuid') else 'engines'}"
 
 
-def take(name: str, stamp: str) -> Join | None:
+def take(name: str, stamp: str) -> Engine | None:
     """Return the engine left under a name if it has this stamp, and take it away. O(files), not O(rows held)."""
     home = folder()
     mine = home / _fresh(name)
@@ -76,7 +77,7 @@ def take(name: str, stamp: str) -> Join | None:
     return engine
 
 
-def leave(name: str, stamp: str, engine: Join) -> None:
+def leave(name: str, stamp: str, engine: Engine) -> None:
     """Leave an engine for whoever runs the shard's next micro-batch; a full or missing disk is no reason to fail.
 
     It must not be used any more. Cost: O(files + bytes of the arrays that are new since it was taken).
@@ -107,7 +108,7 @@ def _fresh(name: str) -> str:
     return f"{name}.{uuid.uuid4().hex}"
 
 
-def _pickled(engine: Join) -> tuple[bytes, list[memoryview]]:
+def _pickled(engine: Engine) -> tuple[bytes, list[memoryview]]:
     """Return an engine as bytes, and beside them its large arrays, which are not copied."""
     buffers: list[memoryview] = []
 
@@ -152,7 +153,7 @@ def _sealed(home: Path, files: Iterable[str]) -> dict[str, tuple[int, int]]:
     return sealed
 
 
-def _engine(home: Path, stamp: str) -> Join | None:
+def _engine(home: Path, stamp: str) -> Engine | None:
     """Return the engine in a folder, over its files; None if it is another, or one is not as it was left."""
     parts = frames.from_bytes((home / HEAD).read_bytes())
     head = json.loads(parts["head"])
@@ -166,7 +167,7 @@ def _engine(home: Path, stamp: str) -> Join | None:
                 return None
             mapped[file] = mmap.mmap(source.fileno(), 0)
     views = [memoryview(mapped[file])[start : start + size] for file, start, size in head["places"]]
-    engine: Join = pickle.loads(  # noqa: S301 - its checksum held, in a folder only we write to
+    engine: Engine = pickle.loads(  # noqa: S301 - its checksum held, in a folder only we write to
         parts["engine"], buffers=views
     )
     places = {_where(view): (file, start) for view, (file, start, _) in zip(views, head["places"], strict=True)}

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from penstock.core.windows import Ints, Masks
 from penstock.operator import saving
-from penstock.operator.settings import ROW_BYTES, Bound
+from penstock.operator.settings import ROW_BYTES
 from penstock.spark.shards import shard_ids, shard_of
 from penstock.spark.sharing import Sketch
+from penstock.spark.task import Bound
 from penstock.streams.intake import NO_INTS
 
 FINGERPRINT = "__penstock_fingerprint"
@@ -74,7 +75,7 @@ def read(bound: Bound, side: int, rows: pa.Table) -> tuple[pa.Table, Ints, Ints,
     schema = bound.schemas[side].append(pa.field(FINGERPRINT, pa.int64()))
     table = rows.rename_columns(schema.names).cast(schema)
     ts = bound.clock.values(table[bound.time[side]], f"time={bound.time[side]!r}")
-    return table, ts, *bound.coder.code([table[name] for name in bound.keys[side]])
+    return table, ts, *bound.places(side, table)
 
 
 def packed(rows: list[tuple[int, int, int, bytes]]) -> pa.RecordBatch:

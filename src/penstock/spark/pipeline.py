@@ -1,6 +1,8 @@
 """Build the DataFrame of a join: packed, shuffled by shard, joined, with the books beside the rows."""
 
 import itertools
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +11,15 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import MapType, VariantType
 
 from penstock.errors import BudgetError, ColumnError, InputError, TimeError
-from penstock.operator.settings import SIDES, WATERMARK, Bound, Settings, budget, pair, present
+from penstock.operator import several
+from penstock.operator.ordering import Ordered
+from penstock.operator.settings import SIDES, WATERMARK, Settings, budget, pair, present
+from penstock.operator.settings import Bound as TwoBound
+from penstock.planner.statistics import per_stream
 from penstock.spark import backtest, packing, session
 from penstock.spark.books import BETWEEN, OBSERVED
 from penstock.spark.processor import Processor
-from penstock.spark.task import BESIDE, BOOK, MILLISECOND, Task, output_schema
+from penstock.spark.task import BESIDE, BOOK, MILLISECOND, Bound, MultiTask, Task, output_schema
 
 DELAY = "spark.watermarkDelayMs"  # what withWatermark leaves in a column's metadata
 MADE_OF = "_penstock_made_of"  # what a joined DataFrame was made of, for ``penstock.write``
@@ -27,9 +33,21 @@ def join(left: Any, right: Any, settings: Settings) -> Any:
     Raises:
         InputError: if the inputs cannot be joined as asked, before anything runs.
     """
-    raw, bound = operator(left, right, settings)
+    return _joined({"left": left, "right": right}, settings)
+
+
+def multijoin(streams: Mapping[str, Any], settings: several.Settings) -> Any:
+    """Join several DataFrames, all streaming or all not; as ``join``."""
+    for name in streams:
+        if not isinstance(name, str) or not name:
+            raise InputError("streams", repr(name), "name each stream with a word")
+    return _joined(streams, settings)
+
+
+def _joined(frames: Mapping[str, Any], settings: Settings | several.Settings) -> Any:
+    raw, bound = operator(frames, settings)
     joined = rows_of(raw, bound)
-    setattr(joined, MADE_OF, (left, right, settings))
+    setattr(joined, MADE_OF, (frames, settings))
     return joined
 
 
@@ -44,35 +62,55 @@ def beside(kind: int) -> Any:
     return F.when(F.substring(data, 1, 1) == F.lit(bytearray([kind])), F.substring(data, 2, MANY))
 
 
-def operator(left: Any, right: Any, settings: Settings, wanted: frozenset[int] = frozenset()) -> tuple[Any, Bound]:
+def operator(
+    frames: Mapping[str, Any], settings: Settings | several.Settings, wanted: frozenset[int] = frozenset()
+) -> tuple[Any, Bound]:
     """Return everything that leaves the operator, and the arguments checked; `wanted` as in ``Task``."""
-    for name, frame in zip(SIDES, (left, right), strict=True):
+    for name, frame in frames.items():
         if not hasattr(frame, "isStreaming"):
-            raise InputError(name, type(frame).__name__, "give two Spark DataFrames, or none")
-    streaming = [frame.isStreaming for frame in (left, right)]
-    if streaming[0] != streaming[1]:
-        kinds = " and ".join("streaming" if one else "batch" for one in streaming)
-        raise InputError("right", f"{kinds} DataFrames", "give two streaming or two batch DataFrames")
-    schemas = (arrow_schema(left, "left"), arrow_schema(right, "right"))
+            raise InputError(name, type(frame).__name__, "give Spark DataFrames only, or none")
+    first, *others = frames
+    for name in others:
+        if frames[name].isStreaming != frames[first].isStreaming:
+            kinds = " and ".join("streaming" if frames[one].isStreaming else "batch" for one in (first, name))
+            raise InputError(name, f"{kinds} DataFrames", "give streaming or batch DataFrames, not both")
+    spark, streaming = frames[first].sparkSession, frames[first].isStreaming
+    schemas = {name: arrow_schema(frame, name) for name, frame in frames.items()}
     arguments = {**settings.arguments(), "shards": None}
-    if streaming[0]:
-        session.check(left.sparkSession)
-        arguments["lateness"] = _lateness(settings, left, right)
-    bound = Bound(Settings(**arguments), *schemas)
-    if streaming[0] and bound.by_rows and settings.event_time is not None:
+    if streaming:
+        session.check(spark)
+        arguments["lateness"] = _lateness(settings, frames)
+    bound = _bound(settings, arguments, schemas)
+    if streaming and bound.event_time is not None and bound.one_shard.startswith("windows in rows"):
         want = "windows in rows give pairs once the watermark has passed them: they have no event time; leave it None"
-        raise InputError("event_time", repr(settings.event_time), want)
-    _told_apart(bound, left.sparkSession)
-    shards = _shards(settings, bound, left.sparkSession)
-    task = Task(arguments, schemas, shares(settings, shards), wanted)
-    frames = (_fingerprinted(left), _fingerprinted(right))
-    raw = _streamed(frames, bound, task) if streaming[0] else backtest.joined(frames, bound, task)
+        raise InputError("event_time", repr(bound.event_time), want)
+    _told_apart(bound, spark)
+    shards = _shards(settings, bound, spark)
+    task: Task
+    if isinstance(settings, Settings):
+        task = Task(arguments, tuple(schemas.values()), shares(settings, shards), wanted)
+    else:
+        budgets = [memory for memory, _ in shares(settings, shards)]
+        task = MultiTask(arguments, tuple(schemas.values()), budgets, wanted, tuple(schemas))
+    prints = [_fingerprinted(frame) for frame in frames.values()]
+    raw = _streamed(prints, bound, task) if streaming else backtest.joined(prints, bound, task)
     name = f"{OBSERVED}_{next(_numbers)}"
     # One aggregate and no more: Spark asks each of them about every row.
     books = F.concat_ws(BETWEEN, F.collect_list(beside(BOOK).cast("string")))
-    policy = "exact" if bound.unit == "none" else str(settings.chosen)
-    words = [F.lit(policy).alias("policy"), F.lit(settings.mode).alias("mode")]
+    mode = settings.mode if isinstance(settings, Settings) else "shed"
+    words = [F.lit(bound.policy).alias("policy"), F.lit(mode).alias("mode")]
     return raw.observe(name, *words, books.alias("books")), bound
+
+
+def _bound(
+    settings: Settings | several.Settings, arguments: dict[str, Any], schemas: Mapping[str, pa.Schema]
+) -> Bound:
+    """Check the arguments against the columns."""
+    if isinstance(settings, Settings):
+        return TwoBound(Settings(**arguments), *schemas.values())
+    bound = several.Bound(several.Settings(**arguments), schemas)
+    Ordered(bound)  # an order that cannot be is refused here, and not as text out of another process
+    return bound
 
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:
@@ -86,15 +124,20 @@ def arrow_schema(frame: Any, name: str) -> pa.Schema:
         raise ColumnError(name, frame.schema.simpleString(), f"a column's type does not travel: {error}") from error
 
 
-def _lateness(settings: Settings, left: Any, right: Any) -> object:
+def _lateness(settings: Settings | several.Settings, frames: Mapping[str, Any]) -> object:
     """Return what makes rows of streams late: without a budget Spark's watermark alone, as for Spark's own join.
 
     With a budget, rows also expire between watermarks, which come once a micro-batch: as soon as the next one,
-    by the delays of both streams, is sure to be past them.
+    by the delays of all streams, is sure to be past them. Rows of several streams are put in order by the same.
     """
     delays = []
-    for name, frame, column in zip(SIDES, (left, right), pair("time", settings.time), strict=True):
-        present(arrow_schema(frame, name), column, SIDES.index(name), "time")
+    if isinstance(settings, Settings):
+        times = dict(zip(SIDES, pair("time", settings.time), strict=True))
+    else:
+        times = per_stream("time", settings.time, list(frames))
+    for side, (name, frame) in enumerate(frames.items()):
+        column = times[name]
+        present(arrow_schema(frame, name), column, side, "time", name)
         kind = frame.schema[column].dataType.simpleString()
         if not kind.startswith("timestamp"):
             want = "streams need event time: use timestamp_seconds(column) and a watermark on it"
@@ -103,7 +146,8 @@ def _lateness(settings: Settings, left: Any, right: Any) -> object:
             want = f'say how late rows may be: {name} = {name}.withWatermark("{column}", "10 minutes")'
             raise TimeError(f"time={column!r}", f"no watermark on the {name}", want)
         delays.append(int(frame.schema[column].metadata[DELAY]) * MILLISECOND)
-    return WATERMARK if settings.memory is None else (WATERMARK, f"{max(delays) + MILLISECOND - 1} us")
+    exact = isinstance(settings, Settings) and settings.memory is None
+    return WATERMARK if exact else (WATERMARK, f"{max(delays) + MILLISECOND - 1} us")
 
 
 def _told_apart(bound: Bound, spark: Any) -> None:
@@ -118,28 +162,28 @@ def _told_apart(bound: Bound, spark: Any) -> None:
             raise ColumnError("result", f"columns named {other!r} and {name!r}", want)
 
 
-def _shards(settings: Settings, bound: Bound, spark: Any) -> int:
-    if bound.by_rows or settings.chosen.name == "replay":
+def _shards(settings: Settings | several.Settings, bound: Bound, spark: Any) -> int:
+    if bound.one_shard:
         if settings.shards not in {None, 1}:
-            what = "windows in rows count" if bound.by_rows else "schedules number rows"
-            want = f"{what} over the whole stream: they run on one shard; leave it None"
+            want = f"{bound.one_shard}: they run on one shard; leave it None"
             raise InputError("shards", str(settings.shards), want)
         return 1
     return settings.shards or int(spark.conf.get("spark.sql.shuffle.partitions"))
 
 
-def shares(settings: Settings, shards: int) -> list[tuple[Any, Any]]:
+def shares(settings: Settings | several.Settings, shards: int) -> list[tuple[Any, Any]]:
     """Return memory and split of each shard: equal parts, the first shards get what is left over."""
-    unit, limit, shared = budget(settings.memory, settings.split)
+    split = settings.split if isinstance(settings, Settings) else "shared"
+    unit, limit, shared = budget(settings.memory, split)
     if unit == "none":
-        return [(None, settings.split)] * shards
+        return [(None, split)] * shards
     parts = [[total // shards + (at < total % shards) for at in range(shards)] for total in limit]
     if min(map(min, parts)) < 1:
         want = f"each of the {shards} shards needs some: give more, or fewer shards="
         raise BudgetError("memory", repr(settings.memory), want)
     if unit == "bytes":
         sums = [a if shared else a + b for a, b in zip(*parts, strict=True)]
-        return [(f"{size}B", settings.split) for size in sums]
+        return [(f"{size}B", split) for size in sums]
     if shared:
         return [(rows, "shared") for rows in parts[0]]
     return [(a + b, (a, b)) for a, b in zip(*parts, strict=True)]
@@ -171,20 +215,19 @@ def _has(kind: Any, wanted: type) -> bool:
     return isinstance(kind, wanted) or any(_has(part, wanted) for part in parts if part is not None)
 
 
-def _streamed(frames: tuple[Any, Any], bound: Bound, task: Task) -> Any:
+def _streamed(frames: Sequence[Any], bound: Bound, task: Task) -> Any:
     packed = [
         frame.mapInArrow(packing.packer(bound, side, task.shards, sketching=task.moves), packing.PACKED_DDL)
         for side, frame in enumerate(frames)
     ]
     return (
-        packed[0]
-        .union(packed[1])
+        reduce(lambda some, more: some.union(more), packed)
         .groupBy("shard")
         .transformWithStateInPandas(
             Processor(task),
             outputStructType=from_arrow_schema(output_schema(bound)),
             outputMode="Append",
             timeMode="EventTime",
-            eventTimeColumnName=bound.settings.event_time or "",
+            eventTimeColumnName=bound.event_time or "",
         )
     )

@@ -10,14 +10,12 @@ import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 
 from penstock.errors import StateError
-from penstock.operator.join import Join
-from penstock.operator.settings import Bound
 from penstock.spark import cache
 from penstock.spark.books import books_of
 from penstock.spark.packing import unpacked
 from penstock.spark.sharing import Sketch, shares
 from penstock.spark.state import Entry, Head, Store, play
-from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Task, archived, output, output_beside
+from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Bound, Engine, Task, archived, output, output_beside
 
 
 class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without types
@@ -47,12 +45,12 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             engine = self._resumed(head, identity)
         sides = [
             unpacked(engine.bound, side, [data for at, count, data in blobs if at == side and count])
-            for side in range(2)
+            for side in range(len(engine.bound.names))
         ]
         # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it; rows
         # that carry event time on must be past the one of this micro-batch.
-        judge = head.watermark if engine.bound.settings.event_time is None else watermark
-        entry = Entry((sides[0], sides[1]), _bar(judge), self._share(identity, engine.bound, blobs))
+        judge = head.watermark if engine.bound.event_time is None else watermark
+        entry = Entry(tuple(sides), _bar(judge), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
         beside = {}
         if ARCHIVE in self.task.wanted:
@@ -67,7 +65,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
     ) -> Iterator[pd.DataFrame]:
         """Note the watermark, also of micro-batches without rows: the next one judges lateness by it.
 
-        Windows in rows have rows that wait for that, so these go on at once.
+        Where rows wait for that, they go on at once.
         """
         identity, watermark = int(key[0]), timerValues.getCurrentWatermarkInMs()
         self.handle.registerTimer(watermark + 1)
@@ -75,19 +73,18 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         if head is None or head.watermark == watermark:
             return iter(())
         head.watermark = watermark
-        if not self.task.by_rows:
+        if not self.task.waits:
             self.store.write(head)
             return iter(())
         engine = self._resumed(head, identity)
-        left, right = engine.bound.schemas
-        nothing = Entry((left.empty_table(), right.empty_table()), _bar(watermark))
+        nothing = Entry(tuple(schema.empty_table() for schema in engine.bound.schemas), _bar(watermark))
         return self._played(head, identity, engine, nothing, {})
 
     def close(self) -> None:
         """Let go of nothing: what outlives a call is in the cache."""
 
     def _played(
-        self, head: Head, identity: int, engine: Join, entry: Entry, beside: dict[int, pa.Table]
+        self, head: Head, identity: int, engine: Engine, entry: Entry, beside: dict[int, pa.Table]
     ) -> Iterator[pd.DataFrame]:
         """Push an entry through the engine and hand over what comes out, then write the state and the books."""
         now = _bar(head.watermark) + MILLISECOND
@@ -119,7 +116,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         pools = self.task.pools(bound)
         return self.task.share(self.task.shard(identity), pools, shares(known, pools))
 
-    def _begun(self, identity: int, watermark: int) -> tuple[Head, Join]:
+    def _begun(self, identity: int, watermark: int) -> tuple[Head, Engine]:
         """Return the head and the engine of the first micro-batch that a shard hears of."""
         shard = self.task.shard(identity)
         engine = self.task.engine(shard)
@@ -128,7 +125,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         self.handle.registerTimer(watermark + 1)
         return head, engine
 
-    def _resumed(self, head: Head, identity: int) -> Join:
+    def _resumed(self, head: Head, identity: int) -> Engine:
         """Return the engine as the last micro-batch left it, with the arguments of today.
 
         Another number of shards shows here: one id, 0, is a shard's whatever their number.
@@ -136,13 +133,13 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         if head.shards != self.task.shards:
             want = f"this checkpoint was written with shards={head.shards}: give that, or a new checkpoint"
             raise StateError("shards", str(self.task.shards), want)
-        engine = self.store.engine(head, _name(head, identity))
+        engine = self.store.engine(head, _name(head, identity), self.task)
         engine.keep_ledger(self.task.ledger)
         shard = self.task.shard(identity)
         today = self.task.saved(shard)
         if head.arguments == today:
             return engine
-        engine = engine.changed(schemas=self.task.schemas, **self.task.arguments_of(shard))
+        engine = self.task.changed(engine, shard)
         head.arguments = today
         self.store.snapshot(head, engine)
         return engine

@@ -19,10 +19,9 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.operator import saving
-from penstock.operator.join import Join
-from penstock.operator.settings import SIDES
 from penstock.spark import cache, frames
 from penstock.spark.sharing import Known
+from penstock.spark.task import Engine, Task
 
 SMALL_LOG = 1 << 20  # bytes of log that are not worth a snapshot
 LONG_LOG = 256  # micro-batches after which a snapshot is due
@@ -72,20 +71,20 @@ class Store:
             raise StateError("checkpoint", f"format {known.get('format')}", want)
         return Head(**known)
 
-    def engine(self, head: Head, name: str) -> Join:
+    def engine(self, head: Head, name: str, task: Task) -> Engine:
         """Return the engine as the last micro-batch left it, from the host's cache or rebuilt."""
         found = cache.take(name, head.stamp)
         if found is not None:
             return found
         pieces = [self._snapshot.getValue((at,)) for at in range(head.snapshot)]
-        engine = Join.from_state(frames.from_bytes(_whole(pieces)))
+        engine = task.kind.from_state(frames.from_bytes(_whole(pieces)))
         for entry, count in enumerate(head.log):
             pieces = [self._log.getValue((entry, at)) for at in range(count)]
             for _ in play(engine, Entry.from_bytes(_whole(pieces))):
                 engine.ledger()
         return engine
 
-    def record(self, head: Head, entry: "Entry", engine: Join) -> None:
+    def record(self, head: Head, entry: "Entry", engine: Engine) -> None:
         """Write a micro-batch to the log or, if the log would outgrow the snapshot, the engine that took it."""
         long = len(head.log) + 1 >= LONG_LOG
         if long or head.log_bytes + entry.nbytes > max(head.snapshot_bytes, SMALL_LOG):
@@ -98,7 +97,7 @@ class Store:
         head.log.append(len(pieces))
         head.log_bytes += len(data)
 
-    def snapshot(self, head: Head, engine: Join) -> None:
+    def snapshot(self, head: Head, engine: Engine) -> None:
         """Write the engine whole, in the place of the old snapshot and the log."""
         pieces = frames.pieces(frames.to_bytes(engine.state_dict()))
         for at, piece in enumerate(pieces):
@@ -136,7 +135,7 @@ class Store:
 class Entry(NamedTuple):
     """A micro-batch of a shard, as the log keeps it."""
 
-    sides: tuple[pa.Table, pa.Table]  # in order of time
+    sides: tuple[pa.Table, ...]  # in order of time
     watermark: int
     share: tuple[Any, Any] | None = None  # the shard's (memory, split) from now on; None: as it was
 
@@ -147,7 +146,7 @@ class Entry(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """Return it framed."""
-        rows = {name: saving.to_ipc(table) for name, table in zip(SIDES, self.sides, strict=True)}
+        rows = {str(side): saving.to_ipc(table) for side, table in enumerate(self.sides)}
         told = json.dumps({"watermark": self.watermark, "share": self.share})
         return frames.to_bytes({"told": told.encode(), **rows})
 
@@ -155,30 +154,30 @@ class Entry(NamedTuple):
     def from_bytes(cls, data: bytes) -> Self:
         """Return the entry that was framed."""
         parts = frames.from_bytes(data)
-        left, right = (saving.from_ipc(parts[name]) for name in SIDES)
-        return cls((left, right), **json.loads(parts["told"]))
+        told = json.loads(parts.pop("told"))
+        return cls(tuple(saving.from_ipc(parts[str(side)]) for side in range(len(parts))), **told)
 
 
-def play(engine: Join, entry: Entry) -> Iterator[pa.Table]:
+def play(engine: Engine, entry: Entry) -> Iterator[pa.Table]:
     """Push a micro-batch through an engine, in portions of time, and yield what comes out of each.
 
     The portions depend on nothing but the engine and the entry, so the log gives the same decisions again. They keep
     what is under way small, however many pairs a micro-batch makes.
     """
     if entry.share is not None:
-        engine.resize(memory=entry.share[0], split=entry.share[1])
+        engine.resize(**dict(zip(("memory", "split"), entry.share, strict=True)))
     yield engine.watermark(entry.watermark)
     bound = engine.bound
     times = [bound.clock.values(rows[name], "time") for rows, name in zip(entry.sides, bound.time, strict=True)]
-    both = np.sort(np.concatenate(times), kind="stable")  # two runs: merged, not sorted
+    both = np.sort(np.concatenate(times), kind="stable")  # a run a side: merged, not sorted
     done, size = 0, PORTION
-    starts = [0, 0]
+    starts = [0] * len(times)
     while done < both.size:
         until = int(both[done + size]) if done + size < both.size else int(both[-1]) + 1
         until += until == both[done]  # a moment is not divided
         ends = [int(np.searchsorted(one, until)) for one in times]
-        left, right = (rows[a:b] for rows, a, b in zip(entry.sides, starts, ends, strict=True))
-        joined = engine.push(left=left, right=right)
+        parts = [rows[a:b] for rows, a, b in zip(entry.sides, starts, ends, strict=True)]
+        joined = engine.push(**dict(zip(bound.names, parts, strict=True)))
         yield joined
         starts, came = ends, sum(ends) - done
         done += came

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.windows import Floats
-from penstock.operator import saving
+from penstock.operator import multijoin, saving, settings, several
 from penstock.operator.join import Join
 from penstock.operator.ledger import ledger_schema
-from penstock.operator.settings import SIDES, Bound, budget
+from penstock.operator.multijoin import MultiJoin
+from penstock.operator.settings import SIDES, budget
 from penstock.policies.registry import lookup
 from penstock.spark.shards import shard_ids
 from penstock.spark.sharing import Pools
@@ -22,13 +23,16 @@ BOOK, LEDGER, ARCHIVE = 1, 2, 3  # the books of a shard, or rows as Arrow IPC: n
 MILLISECOND = 1000  # in Spark's ticks, which are microseconds
 OUTPUT_ROWS = 1 << 18  # rows handed to Spark at once
 
+Bound = settings.Bound | several.Bound
+Engine = Join | MultiJoin
+
 
 @dataclass(frozen=True)
 class Task:
     """What every shard of a join is told."""
 
     arguments: dict[str, Any]  # as for ``penstock.Join``, one for all shards
-    schemas: tuple[pa.Schema, pa.Schema]
+    schemas: tuple[pa.Schema, ...]
     budgets: list[Any]  # (memory, split) of each shard
     wanted: frozenset[int] = frozenset()  # what leaves beside the rows: LEDGER, ARCHIVE
 
@@ -42,8 +46,18 @@ class Task:
         return shard_ids(self.shards).index(identity)
 
     @property
-    def by_rows(self) -> bool:
-        """Whether windows are in rows."""
+    def kind(self) -> type[Engine]:
+        """The operator that runs in a shard."""
+        return Join
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the sides are called."""
+        return SIDES
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows wait for the watermark: windows are in rows."""
         window = self.arguments["window"]
         return isinstance(window[0] if isinstance(window, tuple | list) else window, Rows)
 
@@ -54,6 +68,7 @@ class Task:
 
     def pools(self, bound: Bound) -> Pools:
         """Return what there is to share out."""
+        assert isinstance(bound, settings.Bound)
         by_key = hasattr(lookup(bound.settings.chosen.name).kind, "weigh")
         unit, limit, shared = budget(self.arguments["memory"], self.arguments["split"])
         return Pools(limit, unit == "bytes", shared, bound.span, by_key)
@@ -74,7 +89,9 @@ class Task:
     def saved(self, shard: int) -> dict[str, Any]:
         """Return the arguments and columns of one shard as JSON, to be compared after a restart."""
         known = {name: saving.encode(name, value) for name, value in self.arguments_of(shard).items()}
-        columns = {name: [str(field) for field in schema] for name, schema in zip(SIDES, self.schemas, strict=True)}
+        columns = {
+            name: [str(field) for field in schema] for name, schema in zip(self.names, self.schemas, strict=True)
+        }
         return {**known, "columns": columns}
 
     @property
@@ -82,9 +99,57 @@ class Task:
         """Whether engines keep a ledger: "keep" or "off"."""
         return "keep" if LEDGER in self.wanted else "off"
 
-    def engine(self, shard: int) -> Join:
+    def engine(self, shard: int) -> Engine:
         """Return a fresh engine for one shard."""
-        return Join(schemas=self.schemas, ledger=self.ledger, **self.arguments_of(shard))
+        left, right = self.schemas
+        return Join(schemas=(left, right), ledger=self.ledger, **self.arguments_of(shard))
+
+    def changed(self, engine: Any, shard: int) -> Engine:
+        """Return an engine with the arguments of today that goes on from the rows another holds."""
+        found: Engine = engine.changed(schemas=self.schemas, **self.arguments_of(shard))
+        return found
+
+
+@dataclass(frozen=True)
+class MultiTask(Task):
+    """What every shard of a join of several streams is told; budgets are numbers of rows, and do not move."""
+
+    streams: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> type[Engine]:
+        """The operator that runs in a shard."""
+        return MultiJoin
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the streams are called."""
+        return self.streams
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows wait for the watermark: always, which puts them in order."""
+        return True
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is a budget that can move between shards."""
+        return False
+
+    def arguments_of(self, shard: int) -> dict[str, Any]:
+        """Return the arguments of one shard: its part of the budget, and lots of its own."""
+        seed = self.arguments["seed"] * self.shards + shard if self.shards > 1 else self.arguments["seed"]
+        return {**self.arguments, "memory": self.budgets[shard], "seed": seed}
+
+    def engine(self, shard: int) -> Engine:
+        """Return a fresh engine for one shard."""
+        schemas = dict(zip(self.streams, self.schemas, strict=True))
+        return MultiJoin(schemas, ledger=self.ledger, **self.arguments_of(shard))
+
+
+def ledger_columns(bound: Bound) -> pa.Schema:
+    """Return the columns of the ledger."""
+    return ledger_schema(bound) if isinstance(bound, settings.Bound) else multijoin.ledger_schema(bound)
 
 
 def output_schema(bound: Bound) -> pa.Schema:
@@ -125,17 +190,18 @@ def output_beside(bound: Bound, books: str, beside: dict[int, pa.Table], now: in
         blobs += [bytes([kind]) + saving.to_ipc(table[at : at + OUTPUT_ROWS]) for at in starts]
     schema = output_schema(bound)
     fillings = {field.name: None if field.nullable else 0 for field in schema}
-    fillings[str(bound.settings.event_time)] = now
+    fillings[str(bound.event_time)] = now
     nothing = [pa.array([fillings[field.name]] * len(blobs), field.type) for field in bound.schema]
     yield pa.record_batch([*nothing, pa.array(blobs, pa.binary())], schema)
 
 
 def archive_schema(bound: Bound) -> pa.Schema:
     """Return the columns of the archive: a row's identity, its time, and itself under the name of its side."""
+    assert isinstance(bound, settings.Bound)
     return pa.schema([field for field in ledger_schema(bound) if not field.name.startswith(("shed", "reason"))])
 
 
-def archived(bound: Bound, shard: int, first: tuple[int, int], sides: list[pa.Table]) -> pa.Table:
+def archived(bound: Bound, shard: int, first: tuple[int, ...], sides: list[pa.Table]) -> pa.Table:
     """Return rows as the archive keeps them; `first` are the numbers of the first row of each side."""
     schema = archive_schema(bound)
     tables = []

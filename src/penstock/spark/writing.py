@@ -7,9 +7,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import InputError
-from penstock.operator.ledger import ledger_schema
+from penstock.operator import several
 from penstock.spark import pipeline
-from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, unpacked
+from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, ledger_columns, unpacked
 
 BATCH = "batch"  # the outputs' partition column: a micro-batch that is run again takes its own place
 
@@ -20,15 +20,17 @@ def write(
     """Start the query; arguments as for ``penstock.write``."""
     made_of = getattr(joined, pipeline.MADE_OF, None)
     if made_of is None or not joined.isStreaming:
-        want = "give the streaming DataFrame that pen.join returned, as it is"
+        want = "give the streaming DataFrame that pen.join or pen.multijoin returned, as it is"
         raise InputError("joined", type(joined).__name__, want)
     paths = {LEDGER: ledger, ARCHIVE: archive}
     if results is None and not any(paths.values()):
         raise InputError("results", "None", "name a folder for results, ledger or archive")
     wanted = frozenset(kind for kind, path in paths.items() if path is not None)
-    left, right, settings = made_of
-    raw, bound = pipeline.operator(left, right, settings, wanted)
-    schemas = {LEDGER: ledger_schema(bound), ARCHIVE: archive_schema(bound)}
+    frames, settings = made_of
+    if archive is not None and isinstance(settings, several.Settings):
+        raise InputError("archive", repr(archive), "joins of several streams are not refined: leave it None")
+    raw, bound = pipeline.operator(frames, settings, wanted)
+    schemas = {kind: (ledger_columns if kind == LEDGER else archive_schema)(bound) for kind in wanted}
     parts: list[tuple[str, Callable[[Any], Any]]] = []
     if results is not None:
         parts.append((results, lambda batch: pipeline.rows_of(batch, bound)))

@@ -1,5 +1,6 @@
-"""Bring the rows of both sides into one order of arrival, and judge what is late."""
+"""Bring the rows of all sides into one order of arrival, and judge what is late."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ NO_FLOATS: Floats = np.empty(0, np.float64)
 NO_CLOCK: Ints = np.empty((0, 2), np.int64)
 NO_LATE: Ints = np.empty((0, 3), np.int64)
 NO_WATERMARK = -(1 << 62)  # before any time
+MARKS = ("newest", "reached", "released", "watermark")
 
 
 class Side(NamedTuple):
@@ -45,7 +47,7 @@ class Ready(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Rows that wait for their tick to be complete (windows in rows)."""
+    """Rows that wait for their tick to be complete (windows in rows, and joins of several streams)."""
 
     side: npt.NDArray[Any]
     ts: Ints
@@ -56,10 +58,11 @@ class Waiting(NamedTuple):
     importance: Floats
 
 
-def nothing_waits() -> Waiting:
-    """Return an empty queue."""
+def nothing_waits(keys: int = 0) -> Waiting:
+    """Return an empty queue; rows have one code, or codes of so many keys."""
     none = np.empty(0, np.int64)
-    return Waiting(np.empty(0, np.int8), none, none, none, np.empty(0, np.bool_), none, np.empty(0))
+    code = np.empty((0, keys), np.int64) if keys else none
+    return Waiting(np.empty(0, np.int8), none, code, none, np.empty(0, np.bool_), none, np.empty(0))
 
 
 class Intake:
@@ -70,37 +73,65 @@ class Intake:
 
     A row is late if it is older than the newest row seen before it by more than `lateness`, or older than the
     watermark. A *patient* intake looks at the side that is behind instead, and only between pushes. Windows in rows
-    need whole ticks: their rows wait until no row of their tick can come any more.
+    and joins of several streams need whole ticks: their rows wait until no row of their tick can come any more.
 
     Parameters:
         lateness: in ticks.
-        by_rows: whether windows are in rows.
+        whole: whether rows wait for whole ticks.
         patient: whether the side that is behind says what is late.
         apart: whether sides that come in order are handed on as they are, not merged: for a core that takes them.
+        sides: how many.
+        keys: of a row; 0: one, and codes are a plain column.
+        grain: so many ticks that belong together are whole only together.
+        counting: whether rows that wait are counted when they are handed out, as windows in rows ask.
     """
 
-    def __init__(self, lateness: int, *, by_rows: bool, patient: bool = False, apart: bool = False) -> None:
+    def __init__(
+        self,
+        lateness: int,
+        *,
+        whole: bool,
+        patient: bool = False,
+        apart: bool = False,
+        sides: int = 2,
+        keys: int = 0,
+        grain: int = 1,
+        counting: bool = True,
+    ) -> None:
         self.lateness = lateness
         self.patient = patient
-        self.by_rows = by_rows
+        self.whole = whole
         self.apart = apart
+        self.grain = grain
+        self.counting = counting
         self.newest: int | None = None
         self.watermark = NO_WATERMARK  # rows older than this are late
-        self.reached: list[int | None] = [None, None]  # the newest timestamp of each side
-        self.next = np.zeros(2, np.int64)  # number of the next row of each side
-        self.counted = np.zeros(2, np.int64)  # rows of each side that have left the queue
+        self.reached: list[int | None] = [None] * sides  # the newest timestamp of each side
+        self.next = np.zeros(sides, np.int64)  # number of the next row of each side
+        self.counted = np.zeros(sides, np.int64)  # rows of each side that have left the queue
         self.released: int | None = None  # the last tick whose rows have left it
-        self.waiting = nothing_waits()
+        self.waiting = self._nothing = nothing_waits(keys)
 
-    def take(self, sides: tuple[Side, Side]) -> Ready:
+    @property
+    def bar(self) -> int:
+        """No row older than this will be handed out any more, if rows wait for whole ticks."""
+        bar = self.watermark
+        if self.newest is not None and not self.patient:
+            bar = max(bar, self.newest - self.lateness)
+        return bar // self.grain * self.grain
+
+    def take(self, sides: Sequence[Side]) -> Ready:
         """Take the rows of a push."""
         bar = self.watermark if self.patient else self.newest
-        if not self.by_rows and (self.apart or self._plain(sides)) and all(in_order(rows.ts, bar) for rows in sides):
-            return self._in_order(sides)
+        if (self.whole or self.apart or self._plain(sides)) and all(in_order(rows.ts, bar) for rows in sides):
+            if not self.whole:
+                return self._in_order(sides)
+            if not self._early(sides):
+                return self._queued(sides)
         sizes = [side.ts.size for side in sides]
         order = self._arrival_order(sides)
         ts = _merged([side.ts for side in sides], order)
-        side = _merged([np.zeros(sizes[0], np.int8), np.ones(sizes[1], np.int8)], order)
+        side = _merged([np.full(n, at, np.int8) for at, n in enumerate(sizes)], order)
         row = _merged([np.arange(first, first + n) for first, n in zip(self.next, sizes, strict=True)], order)
         code = _merged([rows.code for rows in sides], order)
         weight = _merged([rows.weight for rows in sides], order) if any(s.weight.size for s in sides) else NO_INTS
@@ -108,7 +139,7 @@ class Intake:
         importance = _merged([rows.importance for rows in sides], order) if given else NO_FLOATS
         self.next += sizes
         if ts.size == 0:
-            return self._release(nothing_waits(), NO_LATE)
+            return self._release(self._nothing, NO_LATE)
         tick = reached(ts, self.newest)
         before = np.empty_like(tick)
         before[0] = ts[0] if self.newest is None else self.newest
@@ -119,16 +150,14 @@ class Intake:
             valid = _merged(masks, order)
         self.newest = int(tick[-1])
         is_late = ts < (self.watermark if self.patient else np.maximum(before - self.lateness, self.watermark))
-        behind = [newest for newest in self.reached if newest is not None]
-        if self.patient and len(behind) == 2:
-            self.watermark = max(self.watermark, min(behind) - self.lateness)
+        self._wait_for_the_slowest()
         late = NO_LATE
         keep = ~is_late
         if is_late.any():
             if valid is not None:
                 is_late &= valid  # a null key expires, late or not
             late = np.stack([side[is_late], row[is_late], before[is_late]], axis=1).astype(np.int64)
-        if self.by_rows:
+        if self.whole:
             arrived = Waiting(
                 side[keep],
                 ts[keep],
@@ -139,7 +168,8 @@ class Intake:
                 importance[keep] if importance.size else importance,
             )
             ready = self._release(arrived, late)
-            return ready._replace(nulls=ready.nulls + np.bincount(side[~(keep | is_late)], minlength=2))
+            nulls = np.bincount(side[~(keep | is_late)], minlength=len(sides))
+            return ready._replace(nulls=ready.nulls + nulls)
         keep = keep if valid is None else keep & valid
         nulls = np.zeros(2, np.int64) if valid is None else np.bincount(side[~valid], minlength=2)
         columns = [side, row, tick, ts, code, weight, importance]
@@ -149,12 +179,48 @@ class Intake:
         batch = Batch(side, np.empty(side.size, np.int32), row, tick, ts, NO_CLOCK, weight, importance)
         return Ready(batch, code, late, nulls)
 
-    def _plain(self, sides: tuple[Side, Side]) -> bool:
-        """Say whether rows have nothing but time and key, and none is late if it is in order."""
-        early = any(rows.ts.size and rows.ts[0] < self.watermark for rows in sides)
-        return not (self.patient or early or any(rows.weight.size or rows.importance.size for rows in sides))
+    def _wait_for_the_slowest(self) -> None:
+        behind = [newest for newest in self.reached if newest is not None]
+        if self.patient and len(behind) == len(self.reached):
+            self.watermark = max(self.watermark, min(behind) - self.lateness)
 
-    def _in_order(self, sides: tuple[Side, Side]) -> Ready:
+    def _early(self, sides: Sequence[Side]) -> bool:
+        """Say whether the first row of a side is behind the watermark."""
+        return any(rows.ts.size and rows.ts[0] < self.watermark for rows in sides)
+
+    def _plain(self, sides: Sequence[Side]) -> bool:
+        """Say whether rows have nothing but time and key, and none is late if it is in order."""
+        more = any(rows.weight.size or rows.importance.size for rows in sides)
+        return not (self.patient or more or self._early(sides))
+
+    def _queued(self, sides: Sequence[Side]) -> Ready:
+        """Take rows in order on each side, none of them late, that wait for whole ticks."""
+        sizes = [rows.ts.size for rows in sides]
+        row = [np.arange(first, first + n) for first, n in zip(self.next, sizes, strict=True)]
+        self.next += sizes
+        for which, rows in enumerate(sides):
+            if rows.ts.size:
+                earlier = self.reached[which]
+                self.reached[which] = int(rows.ts[-1]) if earlier is None else max(int(rows.ts[-1]), earlier)
+        self.newest = self._newest()
+        self._wait_for_the_slowest()
+        valid = [np.ones(n, np.bool_) if s.valid is None else s.valid for s, n in zip(sides, sizes, strict=True)]
+        side = [np.full(n, at, np.int8) for at, n in enumerate(sizes)]
+        columns = [
+            side,
+            [rows.ts for rows in sides],
+            [rows.code for rows in sides],
+            row,
+            valid,
+            [rows.weight for rows in sides],
+            [rows.importance for rows in sides],
+        ]
+        return self._release(Waiting(*(np.concatenate(column) for column in columns)), NO_LATE)
+
+    def _newest(self) -> int | None:
+        return max((tick for tick in (self.newest, *self.reached) if tick is not None), default=None)
+
+    def _in_order(self, sides: Sequence[Side]) -> Ready:
         """Take rows in order on each side, none of them late: only null keys are left out."""
         nulls = np.zeros(2, np.int64)
         ready: list[Arrivals] = []
@@ -169,17 +235,17 @@ class Intake:
             else:
                 ready.append(arrivals(code[valid], ts[valid], row[valid]))
                 nulls[which] = ts.size - ready[-1].row.size
-        self.newest = max((tick for tick in (self.newest, *self.reached) if tick is not None), default=None)
+        self.newest = self._newest()
         if self.apart:
             return Ready(NO_BATCH, NO_INTS, NO_LATE, nulls, (ready[0], ready[1]))
         return Ready(*merged(ready[0], ready[1]), NO_LATE, nulls)
 
-    def _arrival_order(self, sides: tuple[Side, Side]) -> Ints | None:
+    def _arrival_order(self, sides: Sequence[Side]) -> Ints | None:
         progress = [reached(rows.ts, earlier) for rows, earlier in zip(sides, self.reached, strict=True)]
         for which, newest in enumerate(progress):
             if newest.size:
                 self.reached[which] = int(newest[-1])
-        if not (progress[0].size and progress[1].size):
+        if sum(newest.size > 0 for newest in progress) < 2:
             return None
         return np.argsort(np.concatenate(progress), kind="stable")
 
@@ -187,43 +253,66 @@ class Intake:
         """Move time on without rows (None: to the end), releasing what waited for it."""
         if to is not None and (self.newest is None or to > self.newest):
             self.newest = to
-        return self._release(nothing_waits(), NO_LATE, everything=to is None)
+        return self._release(self._nothing, NO_LATE, everything=to is None)
 
     def pass_watermark(self, to: int) -> Ready:
         """Let no row older than `to` in any more, releasing what waited for that."""
         self.watermark = max(self.watermark, to)
-        return self._release(nothing_waits(), NO_LATE)
+        return self._release(self._nothing, NO_LATE)
 
     def _release(self, arrived: Waiting, late: Ints, *, everything: bool = False) -> Ready:
         """Queue what arrived and hand out the ticks that are complete."""
-        both = [np.concatenate(columns) for columns in zip(self.waiting, arrived, strict=True)]
-        queue = Waiting(*both)
-        bar = self.watermark
-        if self.newest is not None and not self.patient:
-            bar = max(bar, self.newest - self.lateness)
-        ready = np.ones(queue.ts.size, np.bool_) if everything else queue.ts < bar
-        order = np.flatnonzero(ready)
-        order = order[np.lexsort((queue.row[order], queue.side[order], queue.ts[order]))]
-        self.waiting = Waiting(*(column[~ready] if column.size else column for column in queue))
+        queue = arrived
+        if self.waiting.ts.size:
+            queue = Waiting(*(np.concatenate(columns) for columns in zip(self.waiting, arrived, strict=True)))
+        ready = np.ones(queue.ts.size, np.bool_) if everything else queue.ts < self.bar
+        order, rest = np.flatnonzero(ready), np.flatnonzero(~ready)
+        order = order[np.argsort(queue.side[order], kind="stable")]  # the rows of a side wait in order of arrival
+        order = order[np.argsort(queue.ts[order], kind="stable")]
+        self.waiting = Waiting(*(column[rest] if column.size else column for column in queue))
         side, ts, code, row, valid, weight, importance = (
             column[order] if column.size else column for column in queue
         )
         if ts.size:
             self.released = int(ts[-1])
-        clock = np.empty((side.size, 2), np.int64)
-        for which in range(2):
-            mine = ts[side == which]
-            clock[:, which] = self.counted[which] + np.searchsorted(mine, ts, side="right")
-            self.counted[which] += mine.size
-        pos = np.where(side == 0, clock[:, 0], clock[:, 1])
-        nulls = np.bincount(side[~valid], minlength=2)
-        columns = [
-            column[valid] if column.size else column
-            for column in (side, row, ts, pos, clock, weight, importance, code)
-        ]
+        clock, pos = NO_CLOCK, ts
+        if self.counting:
+            clock = self._counted(side, ts)
+            pos = np.take_along_axis(clock, side[:, None].astype(np.int64), axis=1)[:, 0]
+        nulls = np.bincount(side[~valid], minlength=self.counted.size)
+        columns = [side, row, ts, pos, clock, weight, importance, code]
+        if not valid.all():
+            columns = [column[valid] if column.size else column for column in columns]
         side, row, ts, pos, clock, weight, importance, code = columns
         batch = Batch(side, np.empty(side.size, np.int32), row, ts, pos, clock, weight, importance)
         return Ready(batch, code, late, nulls)
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def marks(self) -> dict[str, Any]:
+        """Return how far time has come, as JSON holds it."""
+        return {name: getattr(self, name) for name in MARKS}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the numbers and the rows that wait, by name."""
+        waiting = {f"waiting.{name}": column for name, column in self.waiting._asdict().items()}
+        return {"next": self.next, "counted": self.counted, **waiting}
+
+    def restore(self, marks: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Go on from what ``marks`` and ``arrays`` returned."""
+        for name in MARKS:
+            setattr(self, name, marks[name])
+        self.next, self.counted = arrays["next"], arrays["counted"]
+        self.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
+
+    def _counted(self, side: npt.NDArray[Any], ts: Ints) -> Ints:
+        """Return how many rows of each side have left the queue at the end of the tick of each row."""
+        clock = np.empty((side.size, self.counted.size), np.int64)
+        for which in range(self.counted.size):
+            mine = ts[side == which]
+            clock[:, which] = self.counted[which] + np.searchsorted(mine, ts, side="right")
+            self.counted[which] += mine.size
+        return clock
 
 
 def in_order(ts: Ints, earlier: int | None) -> bool:
@@ -240,7 +329,8 @@ def reached(ts: Ints, earlier: int | None) -> Ints:
 
 
 def _merged(columns: list[npt.NDArray[Any]], order: Ints | None) -> npt.NDArray[Any]:
-    column = np.concatenate(columns) if columns[0].size and columns[1].size else columns[int(columns[1].size > 0)]
+    full = [column for column in columns if column.size]
+    column = np.concatenate(full) if len(full) > 1 else (full or columns)[0]
     if order is not None:
         return column[order]
     return column if column.flags.writeable else column.copy()  # kernels are compiled for arrays of one kind

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.multijoin import Bound, Ordered, Settings
+from penstock.core.rings import Batch
+from penstock.engine.multijoin import portions
+from penstock.operator.ordering import Ordered
+from penstock.operator.several import Bound, Settings
 from penstock.planner.statistics import Stream
 from penstock.streams.times import Every
 
@@ -60,13 +63,25 @@ class Drawn:
         return (counted[1] - counted[0]) * self.unit / (self.ticks - full)
 
 
+def batches(bound: Bound, rows: Mapping[str, pa.Table]) -> list[Batch]:
+    """Return the rows of whole tables as the loops take them: merged and coded."""
+    intake = bound.intake()
+    found = []
+    for part in portions(bound, rows):
+        tables = [part.get(name, table[:0]) for name, table in rows.items()]
+        found.append(bound.batch(intake.take([bound.read(at, table) for at, table in enumerate(tables)])))
+    return [*found, bound.batch(intake.advance(None))]
+
+
 class Loops:
     """A join that can be run again and again."""
 
     def __init__(self, rows: Mapping[str, pa.Table], settings: Settings) -> None:
-        self._bound = Bound(settings, rows)
-        self._plan = Ordered(self._bound).changes[0].plan
-        self._batches = list(self._bound.batches())
+        self._bound = Bound(settings, {name: table.schema for name, table in rows.items()})
+        self._batches = batches(self._bound, rows)
+        ordered = Ordered(self._bound)
+        ordered.push(self._batches[0])
+        self._plan = ordered.plan
         self.arrivals = sum(batch.row.size for batch in self._batches)
         self.compared = 0
         self.results = 0

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from penstock.core.worth import OLDEST, PROB, RAND, Budget
-from penstock.errors import BudgetError, PolicyError
+from penstock.errors import PolicyError
 from penstock.operator.settings import amount
 from penstock.policies.registry import Policy, resolve
 from penstock.policies.statistics import HALF_LIVES
@@ -21,7 +21,7 @@ class Asked(Protocol):
 
     @property
     def memory(self) -> object:
-        """Rows over all windows; None: all that are alive."""
+        """Rows or bytes over all windows; None: all that are alive."""
 
     @property
     def policy(self) -> object:
@@ -35,7 +35,7 @@ class Asked(Protocol):
 def budget_of(
     asked: Asked, span: Sequence[int], by_rows: Sequence[bool], clock: Clock, *, common: bool
 ) -> Budget | None:
-    """Return how many rows all windows may hold together and who leaves; None: there is no limit.
+    """Return how much all windows may hold together and who leaves; None: there is no limit.
 
     Parameters:
         span, by_rows: of each window.
@@ -45,11 +45,9 @@ def budget_of(
     chosen = resolve(asked.policy)
     if chosen.name not in POLICIES:
         raise PolicyError("policy", repr(chosen.name), f"for several streams there are {', '.join(POLICIES)}")
-    unit, limit = amount(asked.memory)
+    _, limit = amount(asked.memory)
     if asked.memory is None:
         return None
-    if unit != "rows":
-        raise BudgetError("memory", repr(asked.memory), "a budget for several streams is in rows")
     kind = POLICIES[chosen.name]
     if kind == PROB and not common:
         want = "worth by keys needs a key common to all streams: along a join graph give 'oldest' or 'rand'"

@@ -1,0 +1,233 @@
+"""Several streams on Spark against brute force: streaming and batch, cut anywhere, stopped and started again."""
+
+import shutil
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import penstock as pen
+from multiway import Edge, Row, Window, all_results
+from penstock.errors import InputError, TimeError
+from several import NAMES, common
+from streaming import read_stream, run_to_end, write_batches
+
+START, SECOND, END = 1_700_000_000, 1_000_000, 2000
+HOW: dict[str, Any] = {"on": "key0", "time": "ts", "windows": "20 seconds"}
+
+
+def drawn(n: int, rows: int, *, jitter: int = 0, keys: int = 4, seed: int = 1) -> list[list[Row]]:
+    """Draw streams as they come: a row every other second or so, some out of order, some without a key."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        ts = np.cumsum(rng.integers(1, 4, rows)) - rng.integers(0, jitter + 1, rows)
+        key = rng.integers(0, keys, (rows, 2))
+        found.append(
+            [
+                Row(int(t), (None if rng.random() < 0.05 else int(a), int(b)))
+                for t, (a, b) in zip(ts, key, strict=True)
+            ]
+        )
+    return found
+
+
+def table_of(name: str, stream: list[Row], *, closed: bool = True) -> pa.Table:
+    """Return a stream as a table; a last row without keys lets the watermark pass all others."""
+    rows = [*stream, *([Row(END, (None, None))] if closed else [])]
+    return pa.table(
+        {
+            "ts": pa.array([(START + row.ts) * SECOND for row in rows], pa.timestamp("us", "UTC")),
+            "key0": pa.array([None if row.keys[0] is None else f"key {row.keys[0]}" for row in rows], pa.string()),
+            "key1": pa.array([row.keys[1] for row in rows], pa.int64()),
+            f"row_{name}": pa.array(range(len(rows)), pa.int64()),
+        }
+    )
+
+
+def tables_of(streams: list[list[Row]], *, closed: bool = True) -> dict[str, pa.Table]:
+    return {name: table_of(name, stream, closed=closed) for name, stream in zip(NAMES, streams, strict=False)}
+
+
+def found_in(frame: Any, n: int) -> list[tuple[int, ...]]:
+    rows = frame.select(*(f"row_{name}" for name in NAMES[:n])).collect()
+    return sorted(tuple(row) for row in rows)
+
+
+def write(tables: Mapping[str, pa.Table], folder: Path, cuts: list[int]) -> None:
+    for name, table in tables.items():
+        write_batches(table, folder / name, cuts)
+
+
+def streams_of(spark: Any, folder: Path, names: str) -> dict[str, Any]:
+    return {name: read_stream(spark, folder / name) for name in names}
+
+
+def wanted(streams: list[list[Row]], span: int = 20) -> list[tuple[int, ...]]:
+    n = len(streams)
+    return all_results(streams, [Window(span)] * n, common(n))
+
+
+@pytest.mark.parametrize(("n", "rows", "jitter"), [(3, 70, 8), (4, 24, 0)])
+def test_streams_give_every_result_once(spark: Any, tmp_path: Path, n: int, rows: int, jitter: int) -> None:
+    streams = drawn(n, rows, jitter=jitter)
+    write(tables_of(streams), tmp_path, [rows // 4, rows // 2, rows - 3])
+    joined = pen.multijoin(streams_of(spark, tmp_path, NAMES[:n]), **HOW)
+    query = run_to_end(joined, tmp_path / "out", tmp_path / "cp")
+    got = found_in(spark.read.parquet(str(tmp_path / "out")), n)
+    assert wanted(streams) == got
+    assert len(got) > 50
+    report = pen.report(query)
+    assert report.results == len(got)
+    assert report.arrivals == dict.fromkeys(NAMES[:n], rows + 1)
+    assert report.memory_rows <= n  # the last rows
+    assert not any(report.shed["late"].values())
+    assert report.orders
+    assert report.to_dict()["policy"] == "exact"
+
+
+GRAPH = {("a", "b"): "key1", ("b", "c"): ["key0", ("key1", "<=", "key1")]}
+GRAPH_EDGES = [Edge(0, 1, 1, 1), Edge(1, 0, 2, 0), Edge(1, 1, 2, 1, "<=")]
+
+
+def test_whole_inputs_give_the_same(spark: Any) -> None:
+    """With a common key on three shards, along a graph and with windows in rows on one."""
+    streams = drawn(3, 60)
+    frames = {
+        name: spark.createDataFrame(table.to_pandas()) for name, table in tables_of(streams, closed=False).items()
+    }
+    assert wanted(streams) == found_in(pen.multijoin(frames, shards=3, **HOW), 3)
+    windows = [Window(20), Window(30), Window(4, by_rows=True)]
+    asked = {"a": "20 seconds", "b": "30 seconds", "c": pen.rows(4)}
+    along = pen.multijoin(frames, on=GRAPH, time="ts", windows=asked, evaluation=pen.every("7 seconds"))
+    assert all_results(streams, windows, GRAPH_EDGES) == found_in(along, 3)
+
+
+def test_a_graph_on_streams_runs_on_one_shard(spark: Any, tmp_path: Path) -> None:
+    streams = drawn(3, 50, jitter=8, seed=2)
+    write(tables_of(streams), tmp_path, [20, 40])
+    joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), on=GRAPH, time="ts", windows="20 seconds")
+    run_to_end(joined, tmp_path / "out", tmp_path / "cp")
+    got = found_in(spark.read.parquet(str(tmp_path / "out")), 3)
+    assert all_results(streams, [Window(20)] * 3, GRAPH_EDGES) == got
+    assert len(got) > 50
+
+
+def test_a_silent_stream_holds_up_nobody_if_spark_is_told(spark: Any, tmp_path: Path) -> None:
+    """Spark's watermark is that of the slowest stream, unless its policy says otherwise."""
+    policy = "spark.sql.streaming.multipleWatermarkPolicy"
+    streams = drawn(3, 60, seed=6)
+    streams[2] = streams[2][:10]  # and then never again
+    tables = {**tables_of(streams), "c": table_of("c", streams[2], closed=False)}
+    write(tables, tmp_path, [20, 40])
+    spark.conf.set(policy, "max")
+    try:
+        joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), **HOW)
+        query = run_to_end(joined, tmp_path / "out", tmp_path / "cp")
+    finally:
+        spark.conf.unset(policy)
+    got = found_in(spark.read.parquet(str(tmp_path / "out")), 3)
+    assert wanted(streams) == got
+    assert len(got) > 5
+    assert pen.report(query).memory_rows <= 3
+
+
+def arrive(folder: Path, names: str, numbers: list[int]) -> None:
+    """Let files of all streams arrive."""
+    for name, number in product(names, numbers):
+        (folder / name).mkdir(exist_ok=True)
+        shutil.copy2(folder / "all" / name / f"{number:05}.parquet", folder / name)
+
+
+def damage(engines: Path) -> None:
+    for at, path in enumerate(sorted(path for path in engines.rglob("*") if path.is_file())):
+        path.unlink() if at % 2 else path.write_bytes(b"something else")
+
+
+@pytest.mark.parametrize("memory", [None, 12])
+def test_a_restart_loses_and_repeats_nothing(spark: Any, tmp_path: Path, engines: Path, memory: int | None) -> None:
+    """The query is stopped in mid-stream twice, the host's engines are gone or damaged, and it goes on."""
+    streams = drawn(3, 80, seed=3)
+    tables = tables_of(streams)
+    write(tables, tmp_path / "all", [20, 40, 60])
+    how = {**HOW, **({} if memory is None else {"memory": memory, "shards": 1})}
+    for numbers in ([0], [1, 2], [3]):
+        arrive(tmp_path, "abc", numbers)
+        joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), **how)
+        query = run_to_end(joined, tmp_path / "out", tmp_path / "cp")
+        damage(engines)
+    got = found_in(spark.read.parquet(str(tmp_path / "out")), 3)
+    report = pen.report(query)
+    assert report.results == len(got)
+    assert report.arrivals == dict.fromkeys("abc", 81)
+    if memory is None:
+        assert wanted(streams) == got
+        return
+    embedded = pen.run(tables, **{**how, "shards": None})
+    rows = sorted(zip(*(embedded.table[f"row_{name}"].to_pylist() for name in "abc"), strict=True))
+    assert rows == got
+    assert 0 < len(got) < len(wanted(streams))
+    assert report.shed == embedded.report.shed
+
+
+def test_another_budget_goes_on_and_another_window_is_refused(spark: Any, tmp_path: Path) -> None:
+    streams = drawn(3, 80, seed=4)
+    write(tables_of(streams), tmp_path / "all", [20, 40, 60])
+    how = {**HOW, "memory": 20, "shards": 1}
+    arrive(tmp_path, "abc", [0, 1])
+    run_to_end(pen.multijoin(streams_of(spark, tmp_path, "abc"), **how), tmp_path / "out", tmp_path / "cp")
+    arrive(tmp_path, "abc", [2, 3])
+    other = pen.multijoin(streams_of(spark, tmp_path, "abc"), **{**how, "windows": "9 seconds"})
+    with pytest.raises(StreamingQueryException, match="start afresh"):
+        run_to_end(other, tmp_path / "out", tmp_path / "cp")
+    again = pen.multijoin(streams_of(spark, tmp_path, "abc"), **{**how, "memory": 500})
+    query = run_to_end(again, tmp_path / "out", tmp_path / "cp")
+    got = found_in(spark.read.parquet(str(tmp_path / "out")), 3)
+    late = [result for result in wanted(streams) if all(place >= 45 for place in result)]
+    assert set(late) <= set(got) < set(wanted(streams))
+    assert pen.report(query).results == len(got)
+
+
+def test_results_and_ledger_of_one_query(spark: Any, tmp_path: Path) -> None:
+    streams = drawn(3, 60, seed=5)
+    write(tables_of(streams), tmp_path, [30])
+    joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), **HOW, memory=16, shards=2)
+    paths = {name: str(tmp_path / name) for name in ("checkpoint", "results", "ledger")}
+    query = pen.write(joined, trigger="available now", **paths)
+    query.awaitTermination()
+    report = pen.report(query)
+    assert report.memory_rows <= 16 + 3
+    got = found_in(spark.read.parquet(paths["results"]), 3)
+    assert len(got) == report.results > 0
+    assert set(got) < set(wanted(streams))
+    ledger = spark.read.parquet(paths["ledger"]).collect()
+    assert len(ledger) == sum(report.shed["budget"].values()) > 0
+    assert {row.shard for row in ledger} == {0, 1}
+    assert all(row["values"][row.stream] is not None and row.reason == "budget" for row in ledger)
+    with pytest.raises(InputError, match="not refined"):
+        pen.write(joined, checkpoint="c", archive="a")
+
+
+def test_what_cannot_be_joined(spark: Any, tmp_path: Path) -> None:
+    write(tables_of(drawn(3, 5)), tmp_path, [])
+    streams = streams_of(spark, tmp_path, "abc")
+    batch = spark.read.parquet(str(tmp_path / "c"))
+    bare = read_stream(spark, tmp_path / "c", time=None)
+    cases: list[tuple[Any, dict[str, Any], type[InputError], str]] = [
+        ({**streams, "c": batch}, {}, InputError, "streaming and batch DataFrames"),
+        ({**streams, "c": 5}, {}, InputError, "c: got int"),
+        ({**streams, "c": bare}, {}, TimeError, "no watermark"),
+        (streams, {"on": GRAPH, "shards": 2}, InputError, "no key common to all streams"),
+        (streams, {"windows": pen.rows(3), "shards": 2}, InputError, "windows in rows count"),
+        (streams, {"order": ["a", "b"]}, InputError, "order"),
+        (streams, {"time": "no"}, InputError, "no such column in a"),
+        ({1: streams["a"], 2: streams["b"]}, {}, InputError, "with a word"),
+    ]
+    for given, how, error, said in cases:
+        with pytest.raises(error, match=said):
+            pen.multijoin(given, **{**HOW, **how})
