@@ -25,6 +25,17 @@ def test_it_learns_at_what_age_partners_come() -> None:
     assert 0.8 * memory / lag < late.sum() / (rows // 2) <= memory / lag
 
 
+def test_where_there_is_nothing_to_learn_it_is_prob() -> None:
+    rows, span = 14_000, 10_000  # from the start: nobody has lived to an old age, and the sample is halved
+    left, right = (table(np.random.default_rng((8, side)).integers(0, 6_000, rows)) for side in range(2))
+    want, got = (
+        pen.run(left, right, **{**JOIN, "window": span}, memory=1_000, policy=policy) for policy in ("prob", "auto")
+    )
+    assert want.table.num_rows > 2_000
+    assert want.table == got.table
+    assert want.ledger == got.ledger
+
+
 def test_it_follows_popular_keys() -> None:
     rows, turn, memory = 6000, 500, 10
     rng = np.random.default_rng(5)

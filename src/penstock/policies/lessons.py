@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.core.jit import part, wide
+from penstock.core.jit import borrowed, outlined, part, wide
 from penstock.core.rng import GOLDEN, mixed
 from penstock.core.windows import Floats, Ints
 from penstock.policies.registry import Setting
 
-LIVES = np.array([0.125, 0.5, 2.0, 8.0])  # half-lives to choose from, in spans
+LIVES = np.array([0.125, 0.5, 2.0, 8.0])  # half-lives to choose from, in spans; each is four times the one before
 FIRST = 2  # the one to begin with
-STAYS = 0.25  # half-life of what a shadow holds, in spans: it stands for tuples that leave after one
+STAYS = LIVES[1] / 2  # half-life of what a shadow holds, in spans: it stands for tuples that leave after one
 CELLS, STRETCH = 4096, 8
 CLASSES = 64  # of age, as wide as each other
 PACE = 0.05  # of prices
@@ -63,11 +63,11 @@ class Lessons(NamedTuple):
     passed: Floats  # (side,) -> ticks
     pace: Floats  # (side,) -> arrivals on that side, relative to the mean of both
     lift: Floats  # (side, class) -> partners per tick beyond what the key foretells, at best from that age on
-    clock: Ints  # (side, [latest, as of which weights begin])
+    start: Floats  # [how much of what came first is not yet forgotten]
+    clock: Ints  # (side, [latest, as of which weights begin, as of which `fresh` and `stays` are])
     marks: Ints
     span: Ints
     longest: int
-    limit: int
 
 
 def make(setting: Setting) -> Lessons:
@@ -96,11 +96,11 @@ def make(setting: Setting) -> Lessons:
         passed=np.zeros(2),
         pace=np.ones(2),
         lift=np.zeros((2, CLASSES)),
-        clock=np.full((2, 2), UNSET),
+        start=np.ones(1),
+        clock=np.full((2, 3), UNSET),
         marks=marks,
         span=setting.span,
         longest=int(setting.span.max()),
-        limit=setting.limit,
     )
 
 
@@ -116,21 +116,30 @@ def pass_time(lessons: Lessons, side: int, clock: int) -> float:
     """Move on to a clock; returns how many half-lives of those chosen have passed."""
     mine = lessons.clock[side]
     if mine[0] == UNSET:
-        mine[0] = mine[1] = clock
+        mine[:] = clock
         return 0.0
     ticks = clock - mine[0]
     if ticks <= 0:
         return 0.0
     mine[0] = clock
     lessons.passed[side] += ticks
-    since = (clock - mine[1]) / lessons.longest
-    if since * (1.0 / LIVES[0]) >= LARGE:
-        bring_back(lessons, side)
-        since = 0.0
-    for life in range(LIVES.size):
-        lessons.fresh[side, life] = 2.0 ** (since / LIVES[life])
-    lessons.stays[side] = 2.0 ** (since / STAYS)
     return ticks / (LIVES[lessons.marks[CHOSEN]] * lessons.longest)
+
+
+@part
+def freshen(lessons: Lessons, side: int) -> None:
+    """Bring what an arrival weighs up to the latest clock."""
+    mine = lessons.clock[side]
+    if mine[2] == mine[0]:
+        return
+    if (mine[0] - mine[1]) / lessons.longest >= LARGE * LIVES[0]:
+        bring_back(lessons, side)
+    mine[2] = mine[0]
+    fresh = lessons.fresh[side]
+    fresh[-1] = 2.0 ** ((mine[0] - mine[1]) / (LIVES[-1] * lessons.longest))
+    for life in range(LIVES.size - 2, -1, -1):
+        fresh[life] = fresh[life + 1] ** 4
+    lessons.stays[side] = fresh[1] ** 2
 
 
 @part
@@ -185,25 +194,43 @@ def cell_of(lessons: Lessons, code: int) -> int:
         clear(lessons, room)
         lessons.code[room] = code
         return room
+    halve(lessons)
+    return wide(-1)
+
+
+@part
+def halve(lessons: Lessons) -> None:
+    """Leave half of the keys out of the sample, and half of what was counted of ages. O(CELLS)."""
     lessons.marks[LEVEL] += 1
     for cell in range(CELLS):
         if not sampled(lessons, lessons.code[cell]):
+            lessons.total[:] -= lessons.weight[cell]
             clear(lessons, cell)
-    return wide(-1)
+    for counts in (lessons.hits, lessons.ended, lessons.ended_share):
+        counts[:] /= 2.0
+    for counts in (lessons.began, lessons.began_share):
+        counts[:] /= 2.0
 
 
 @part
 def note(lessons: Lessons, side: int, code: int) -> None:
     """Learn from an arrival. O(lives) if its key is in the sample, else O(1)."""
-    marks = lessons.marks
     lessons.came[side] += 1.0
-    marks[CAME] += 1
-    if not sampled(lessons, code):
-        return
+    lessons.marks[CAME] += 1
+    if sampled(lessons, code):
+        learn(lessons, side, code)
+
+
+@outlined
+def learn(lessons: Lessons, side: int, code: int) -> None:
+    """Learn from an arrival whose key is in the sample."""
+    lessons = borrowed(lessons)
     cell = cell_of(lessons, code)
     if cell < 0:
         return
-    marks[SAMPLED] += 1
+    lessons.marks[SAMPLED] += 1
+    for each in range(2):
+        freshen(lessons, each)
     learn_ages(lessons, side, cell)
     learn_lives(lessons, side, cell)
 
@@ -251,22 +278,33 @@ def learn_lives(lessons: Lessons, side: int, cell: int) -> None:
 
 
 @part
-def lesson(lessons: Lessons) -> None:
-    """Draw conclusions now and then: how fast the sides are, which half-life, what each age is worth."""
+def lesson(lessons: Lessons, held: int) -> None:
+    """Draw conclusions now and then.
+
+    Parameters:
+        held: tuples in memory.
+    """
     marks, clock = lessons.marks, lessons.clock
     if clock[0, 0] == UNSET or clock[1, 0] == UNSET:
         return
     now = clock[0, 0] // 2 + clock[1, 0] // 2
     if marks[NEXT] == UNSET:
         marks[NEXT] = now + lessons.longest // LESSONS
-    if now < marks[NEXT] or marks[CAME] < ENOUGH:
-        return
-    marks[NEXT] = now + lessons.longest // LESSONS
+    if now >= marks[NEXT] and marks[CAME] >= ENOUGH:
+        marks[NEXT] = now + lessons.longest // LESSONS
+        conclude(lessons, held)
+
+
+@outlined
+def conclude(lessons: Lessons, held: int) -> None:
+    """Say how fast the sides are, which half-life is best, and what each age is worth."""
+    lessons = borrowed(lessons)
+    marks = lessons.marks
     if marks[SAMPLED] < FEW and marks[LEVEL] > 0:
         marks[LEVEL] -= 1
     marks[CAME] = marks[SAMPLED] = marks[LIFTED] = 0
     choose_life(lessons)
-    set_steps(lessons)
+    set_steps(lessons, held)
     for side in range(2):
         lift_ages(lessons, side)
     lessons.gain[:] *= KEPT_GAIN
@@ -277,6 +315,7 @@ def lesson(lessons: Lessons) -> None:
     lessons.began_share[:] *= KEPT
     lessons.came[:] *= KEPT
     lessons.passed[:] *= KEPT
+    lessons.start[0] *= KEPT
 
 
 @part
@@ -290,13 +329,13 @@ def choose_life(lessons: Lessons) -> None:
 
 
 @part
-def set_steps(lessons: Lessons) -> None:
+def set_steps(lessons: Lessons, held: int) -> None:
     """Let prices rest where as large a share of arrivals is kept as memory has room for; note how fast sides are."""
     need = 0.0
     for side in range(2):
         need += lessons.came[side] * min(1.0, lessons.span[side] / max(lessons.passed[side], 1.0))
         lessons.pace[side] = 2.0 * (lessons.came[side] + FEW) / (lessons.came[0] + lessons.came[1] + 2 * FEW)
-    room = min(1.0, lessons.limit / max(need, 1.0))
+    room = min(1.0, held / max(need, 1.0))
     lessons.steps[0] = math.exp(-PACE * room)
     lessons.steps[1] = math.exp(PACE * (1.0 - room))
 
@@ -305,18 +344,21 @@ def set_steps(lessons: Lessons) -> None:
 def lift_ages(lessons: Lessons, side: int) -> None:
     """Work out how many partners each age brings beyond what keys foretell, and the best average from it on.
 
-    Keys foretell too little of those they hardly know. That is the same at every age, so the mean does not count.
+    Keys foretell too little of those they hardly know. That is the same at every age, so the mean does not count. At
+    the start of a stream few have lived to an old age: of what came in a time T, a share of 1 - age / T.
     """
     lift, hits = lessons.lift[side], lessons.hits[side]
     ended, ended_share = lessons.ended[side], lessons.ended_share[side]
     width = lessons.span[side] / CLASSES
-    rate = width * lessons.began[1 - side] / max(lessons.passed[side], 1.0)
-    flat = 0.0
+    passed = max(lessons.passed[side], 1.0)
+    rate = width * lessons.began[1 - side] / passed
+    flat, found = 0.0, False
     for again in range(2):
         left, left_share, all_seen, all_more = lessons.began[side], lessons.began_share[side], 0.0, 0.0
         for at in range(CLASSES):
-            seen = max(left - ended[at] / 2, 0.0)
-            foretold = max(left_share - ended_share[at] / 2, 0.0) * rate + flat * seen
+            lived = max(1.0 - lessons.start[0] * (at + 0.5) * width / passed, 0.0)
+            seen = max(left - ended[at] / 2, 0.0) * lived
+            foretold = max(left_share - ended_share[at] / 2, 0.0) * lived * rate + flat * seen
             left -= ended[at]
             left_share -= ended_share[at]
             more = hits[at] - foretold
@@ -324,15 +366,17 @@ def lift_ages(lessons: Lessons, side: int) -> None:
             all_more += more
             sure = again == 1 and seen > 1.0 and more > DOUBT * math.sqrt(foretold + 1.0) + SLACK * foretold
             lift[at] = more / (seen * width) if sure else 0.0
+            found = found or sure
         flat = max(all_more, 0.0) / max(all_seen, 1.0)
+    if not found:
+        return
+    lessons.marks[LIFTED] = 1
     for at in range(CLASSES):
         total, best = 0.0, 0.0
         for until in range(at, CLASSES):
             total += lift[until]
             best = max(best, total / (until - at + 1))
         lift[at] = best
-        if best > 0.0:
-            lessons.marks[LIFTED] = 1
 
 
 @part

@@ -7,11 +7,12 @@ import numpy as np
 
 from penstock.core import rng
 from penstock.core.hooks import ranked
-from penstock.core.jit import part, wide
+from penstock.core.jit import borrowed, outlined, part, wide
 from penstock.core.windows import (
     BUNCH,
     CLOCK,
     CODE,
+    LIVE,
     NEWEST,
     OLDEST,
     POS,
@@ -63,10 +64,10 @@ class Learned(NamedTuple):
         if stats.add(self.statistics, side, code, self.fresh[side]) and self.combine != PAIRS:
             self.worth[self.statistics.last[0]] = 0.0
 
-    def tidy(self, windows: Windows, side: int, clock: int) -> bool:  # noqa: ARG002
+    def tidy(self, windows: Windows, side: int, clock: int) -> bool:
         """Let time pass; says whether counts were brought back to the present."""
         if side == 0:
-            learning.lesson(self.lessons)
+            learning.lesson(self.lessons, windows.marks[LIVE] + windows.marks[LIVE + 1])
         passed = min(learning.pass_time(self.lessons, side, clock), MOST_HALVES)
         if passed > 0.0:
             self.fresh[side] *= 2.0**passed
@@ -85,14 +86,7 @@ class Learned(NamedTuple):
         """Return the least of a few, if age counts."""
         if self.lessons.marks[learning.LIFTED] == 0:
             return wide(slot)
-        best, least = wide(slot), index(self, windows, slot)
-        for draw in range(DRAWN + 4):
-            other = drawn(self, windows, draw)
-            if other >= 0 and side != 1 - (wide(windows.link[other, BUNCH]) & 1):
-                theirs = index(self, windows, other)
-                if theirs < least:
-                    best, least = other, theirs
-        return best
+        return least_of_few(self, windows, side, slot)
 
 
 @shed_policy("auto", paper="-", cost="O(log keys)")
@@ -186,6 +180,20 @@ def combined(combine: int, importance: float, seen: float, came: float) -> float
     if combine == MEAN:
         return (importance * seen + came) / 2
     return importance * came
+
+
+@outlined
+def least_of_few(policy: Learned, windows: Windows, side: int, slot: int) -> Any:
+    """Return the tuple with the smallest index: this one, or one of those drawn; on one side or (-1) on either."""
+    policy, windows = borrowed(policy), borrowed(windows)
+    best, least = wide(slot), np.inf
+    for draw in range(-1, DRAWN + 4):
+        other = wide(slot) if draw < 0 else drawn(policy, windows, draw)
+        if other >= 0 and side != 1 - (wide(windows.link[other, BUNCH]) & 1):
+            theirs = index(policy, windows, other)
+            if theirs < least:
+                best, least = other, theirs
+    return best
 
 
 @part
