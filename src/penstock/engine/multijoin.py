@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.core.chain import Chain, Edge
 from penstock.core.rings import BY_ROOM, Batch
 from penstock.core.windows import Ints
-from penstock.engine.budget import budget_of
+from penstock.engine.budget import budget_of, policy_of
 from penstock.errors import ColumnError, InputError, OrderError, WindowError
 from penstock.operator.join import as_table
 from penstock.planner import plan as planning
@@ -20,7 +20,6 @@ from penstock.planner import statistics
 from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import COMPARED, MOMENTS, Link, Stream, comparable, edges, per_stream
-from penstock.policies import registry
 from penstock.quality.flows import Flows, Order
 from penstock.streams.keys import Coder, common_type, ranks
 from penstock.streams.times import Clock, Every, Rows, common_clock
@@ -120,7 +119,7 @@ class Bound:
         self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         self.most = max(1, *self.columns)
         self.layout, self.schema = self._layout()
-        self.policy = "exact" if settings.memory is None else str(registry.resolve(settings.policy))
+        self.policy = "exact" if settings.memory is None else str(policy_of(settings.policy))
         self.budget = budget_of(settings, self.span, self.by_rows, self.clock, common=bool(self.using))
 
     def _present(self, stream: int, column: object, argument: str) -> None:

@@ -4,10 +4,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.core import rng
 from penstock.core.hooks import ranked
-from penstock.core.jit import borrowed, outlined, part, wide
+from penstock.core.jit import borrowed, outlined, part, prefetch, wide
 from penstock.core.windows import (
     BUNCH,
     CLOCK,
@@ -18,6 +19,7 @@ from penstock.core.windows import (
     POS,
     SLOTS,
     Floats,
+    Ints,
     Windows,
     importance_of,
     key_of,
@@ -26,7 +28,7 @@ from penstock.policies import lessons as learning
 from penstock.policies import statistics as stats
 from penstock.policies.registry import Setting, shed_policy
 
-DRAWN = 16  # tuples that are looked at besides the least, the oldest and the newest, where age counts
+FIXED, DRAWN = 5, 16  # tuples to look at where age counts: the least, the oldest and newest of each side; and any
 LARGE = 2.0**256  # weights are brought back to the present when they reach this
 MOST_HALVES = 600.0  # that pass at once
 COMBINES = ("min", "max", "sum", "mean", "product")
@@ -39,16 +41,16 @@ class Learned(NamedTuple):
     """What `auto` knows, and how it learns: the same whether rows have an importance or not."""
 
     statistics: stats.Statistics
-    lessons: learning.Lessons
+    lessons: npt.NDArray[Any]  # one record, of `learning.RECORD`
     fresh: Floats  # (side,) what an arrival weighs now
     state: rng.State
+    few: Ints  # the tuples that one victim is chosen from
     worth: Floats  # (cell, side) importance that came; one row where there is none
-    whole: Floats  # (side,) of it in all
     combine: int  # how the importances of a pair become one; PAIRS: rows have none
 
     def scale(self, side: int) -> float:
         """Turn counts into rates."""
-        return self.lessons.pace[1 - side] / max(self.statistics.total[1 - side], NOTHING)
+        return self.lessons[0].pace[1 - side] / max(self.statistics.total[1 - side], NOTHING)
 
     def lost(self) -> tuple[bool, int]:
         """Name the key that was forgotten to count the last arrival."""
@@ -60,31 +62,30 @@ class Learned(NamedTuple):
 
     def arrive(self, side: int, code: int, clock: int) -> None:  # noqa: ARG002 - tidy has heard of it
         """Count an arrival, and learn from it."""
-        learning.note(self.lessons, side, code)
+        learning.note(self.lessons[0], side, code)
         if stats.add(self.statistics, side, code, self.fresh[side]) and self.combine != PAIRS:
             self.worth[self.statistics.last[0]] = 0.0
 
     def tidy(self, windows: Windows, side: int, clock: int) -> bool:
-        """Let time pass; says whether counts were brought back to the present."""
-        if side == 0:
-            learning.lesson(self.lessons, windows.marks[LIVE] + windows.marks[LIVE + 1])
-        passed = min(learning.pass_time(self.lessons, side, clock), MOST_HALVES)
+        """Let time pass; says whether counts were brought back to the present, or are worth something else now."""
+        lessons = self.lessons[0]
+        if side == 0 and learning.lesson(lessons, windows.marks[LIVE] + windows.marks[LIVE + 1]):
+            for each in range(2):
+                lessons.doubt[each] *= self.fresh[each]
+                lessons.anew[each] = 1 if self.combine != PAIRS else 0
+        passed = min(learning.pass_time(lessons, side, clock, self.statistics.span), MOST_HALVES)
         if passed > 0.0:
             self.fresh[side] *= 2.0**passed
-        if self.fresh[side] < LARGE:
-            return False
-        halves = math.frexp(self.fresh[side])[1]
-        self.fresh[side] = math.ldexp(self.fresh[side], -halves)
-        stats.shrink(self.statistics, side, halves)
-        left = math.ldexp(1.0, -halves)
-        self.whole[side] *= left
-        for cell in range(self.worth.shape[0]):
-            self.worth[cell, side] *= left
-        return True
+        changed = lessons.anew[side] == 1
+        lessons.anew[side] = 0
+        if self.fresh[side] >= LARGE:
+            bring_back(self, side)
+            changed = True
+        return changed
 
     def rather(self, windows: Windows, side: int, slot: int) -> Any:
         """Return the least of a few, if age counts."""
-        if self.lessons.marks[learning.LIFTED] == 0:
+        if self.lessons[0].lifted == 0:
             return wide(slot)
         return least_of_few(self, windows, side, slot)
 
@@ -119,8 +120,8 @@ class Auto(Learned):
             lessons=learning.make(setting),
             fresh=np.ones(2),
             state=rng.seeded(setting.seed),
+            few=np.empty(FIXED + DRAWN, np.int64),
             worth=np.zeros((counts.code.size if important else 1, 2)),
-            whole=np.zeros(2),
             combine=COMBINES.index(setting.combine) if setting.combine is not None else PAIRS,
         )
 
@@ -133,85 +134,117 @@ class Auto(Learned):
 class Valued(Learned):
     """Give up the tuple with the smallest expected importance of its pairs per tick.
 
-    The idea: with min, a pair is worth what both reach, so a tuple can expect its importance times the chance of a
-    partner, and no more than the importance that comes with its key. Of each key the least important goes first.
+    The idea: with min, a pair is worth what both reach, so a tuple can expect its importance or that of its partners.
+    What partners of its key are worth is believed the more, the more of them came and the more those of one key are
+    alike; else partners are like those of all keys. Of each key the least important goes first.
 
     Cost: O(log keys + log tuples of the key) per tuple.
 
-    Departures: of the importance that comes with a key only the sum is known, so that the expected min or max of a
-    pair is taken from the means.
+    Departures: of the importance that comes with a key only the mean is known.
 
     References: docs/auto.md; importance2006 §4.3.
     """
 
     def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
         """Return the expected importance of the next tick's pairs, in units of the other side's counts."""
-        seen, came = of_key(self, windows, side, slot)
-        return combined(self.combine, importance_of(windows, slot), seen, came)
+        seen, cell = of_key(self, windows, slot)
+        return seen * worth_of_pair(self, side, importance_of(windows, slot), seen, cell)
 
     def admit(self, windows: Windows, side: int, slot: int, clock: int) -> None:  # noqa: ARG002
         """Add up the importance that comes with the key that has just arrived."""
-        more = self.fresh[side] * importance_of(windows, slot)
-        self.worth[self.statistics.last[0], side] += more
-        self.whole[side] += more
+        importance = importance_of(windows, slot)
+        self.worth[self.statistics.last[0], side] += self.fresh[side] * importance
+        learning.note_worth(self.lessons[0], side, importance)
+
+
+@outlined
+def bring_back(policy: Learned, side: int) -> None:
+    """Bring the counts of a side back to the present. O(cells)."""
+    policy = borrowed(policy)
+    halves = math.frexp(policy.fresh[side])[1]
+    left = math.ldexp(1.0, -halves)
+    policy.fresh[side] *= left
+    policy.lessons[0].doubt[side] *= left
+    stats.shrink(policy.statistics, side, halves)
+    for cell in range(policy.worth.shape[0]):
+        policy.worth[cell, side] *= left
 
 
 @part
-def of_key(policy: Learned, windows: Windows, side: int, slot: int) -> tuple[float, float]:
-    """Return how often a tuple's key came on the other side, and how much importance with it."""
-    code = windows.code[key_of(wide(windows.link[slot, BUNCH])), CODE]
-    seen = stats.weight(policy.statistics, 1 - side, code)
-    if seen == 0.0 or policy.combine == PAIRS:
-        return seen, 0.0
-    return seen, policy.worth[stats.find(policy.statistics, code), 1 - side]
+def of_key(policy: Learned, windows: Windows, slot: int) -> tuple[float, int]:
+    """Return how often the key of a tuple came on the other side, and the cell where its counts are."""
+    bunch = wide(windows.link[slot, BUNCH])
+    code = windows.code[key_of(bunch), CODE]
+    seen = stats.weight(policy.statistics, 1 - (bunch & 1), code)
+    return seen, stats.find(policy.statistics, code) if policy.combine != PAIRS and seen > 0.0 else wide(-1)
 
 
 @part
-def combined(combine: int, importance: float, seen: float, came: float) -> float:
-    """Return what a tuple's pairs are worth, given how many partners it has and their importance in all."""
-    if combine == PAIRS:
-        return seen
-    if combine == MIN:
-        return min(importance * seen, came)
-    if combine == MAX:
-        return max(importance * seen, came)
-    if combine == SUM:
-        return importance * seen + came
-    if combine == MEAN:
-        return (importance * seen + came) / 2
-    return importance * came
+def worth_of_pair(policy: Learned, side: int, importance: float, seen: float, cell: int) -> float:
+    """Return what a pair of a tuple is worth on average.
+
+    Parameters:
+        side, importance: of the tuple.
+        seen, cell: how often its key came on the other side, and where its counts are; -1: it did not.
+    """
+    if policy.combine == PAIRS:
+        return 1.0
+    lessons = policy.lessons[0]
+    mean, known = lessons.average[1 - side], 0.0
+    lesser = learning.lesser(lessons, 1 - side, importance)
+    if cell >= 0:
+        theirs = policy.worth[cell, 1 - side] / seen
+        known = seen / (seen + lessons.doubt[1 - side])
+        mean += known * (theirs - mean)
+        lesser += known * (min(importance, theirs) - lesser)
+    if policy.combine == MIN:
+        return lesser
+    if policy.combine == MAX:
+        return importance + mean - lesser
+    if policy.combine == SUM:
+        return importance + mean
+    if policy.combine == MEAN:
+        return (importance + mean) / 2
+    return importance * mean
 
 
 @outlined
 def least_of_few(policy: Learned, windows: Windows, side: int, slot: int) -> Any:
     """Return the tuple with the smallest index: this one, or one of those drawn; on one side or (-1) on either."""
     policy, windows = borrowed(policy), borrowed(windows)
+    few = policy.few
+    few[0] = slot
+    for end in range(2):
+        few[1 + end] = windows.marks[OLDEST + end]
+        few[3 + end] = windows.marks[NEWEST + end]
+    for draw in range(FIXED, few.size):
+        few[draw] = rng.below(policy.state, windows.marks[SLOTS])
+        prefetch(windows.link, few[draw])
+        prefetch(windows.stamp, few[draw])
+    for draw in range(FIXED, few.size):
+        bunch = wide(windows.link[few[draw], BUNCH])
+        if bunch < 0:
+            few[draw] = -1
+        else:
+            prefetch(windows.code, key_of(bunch))
     best, least = wide(slot), np.inf
-    for draw in range(-1, DRAWN + 4):
-        other = wide(slot) if draw < 0 else drawn(policy, windows, draw)
+    for draw in range(few.size):
+        other = few[draw]
         if other >= 0 and side != 1 - (wide(windows.link[other, BUNCH]) & 1):
-            theirs = index(policy, windows, other)
+            theirs = index(policy, windows, other, least)
             if theirs < least:
                 best, least = other, theirs
     return best
 
 
 @part
-def drawn(policy: Learned, windows: Windows, draw: int) -> Any:
-    """Return a tuple to look at, or -1: the oldest and the newest of each side, then any."""
-    if draw < 4:
-        return wide(windows.marks[(OLDEST if draw < 2 else NEWEST) + (draw & 1)])
-    slot = wide(rng.below(policy.state, windows.marks[SLOTS]))
-    return slot if windows.link[slot, BUNCH] >= 0 else wide(-1)
-
-
-@part
-def index(policy: Learned, windows: Windows, slot: int) -> float:
-    """Return the expected gain of a tuple per tick, over the time for which that is most."""
+def index(policy: Learned, windows: Windows, slot: int, most: float) -> float:
+    """Return the expected gain of a tuple per tick, over the time for which it is largest; `most`, if it is more."""
+    lessons = policy.lessons[0]
     side = wide(windows.link[slot, BUNCH]) & 1
-    seen, came = of_key(policy, windows, side, slot)
-    total = max(policy.statistics.total[1 - side], NOTHING)
-    rate = learning.partners(policy.lessons, side, 1.0 / total)
-    lift = learning.lift_of(policy.lessons, side, windows.marks[CLOCK + side] - windows.stamp[slot, POS])
-    mean = policy.whole[1 - side] / total
-    return combined(policy.combine, importance_of(windows, slot), seen * rate + lift, came * rate + lift * mean)
+    lift = learning.lift_of(lessons, side, windows.marks[CLOCK + side] - windows.stamp[slot, POS])
+    if policy.combine == PAIRS and lift >= most:
+        return most
+    seen, cell = of_key(policy, windows, slot)
+    rate = learning.partners(lessons, side, seen / max(policy.statistics.total[1 - side], NOTHING))
+    return (rate + lift) * worth_of_pair(policy, side, importance_of(windows, slot), seen, cell)
