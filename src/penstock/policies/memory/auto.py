@@ -103,7 +103,7 @@ class Auto(Learned):
 
     Cost: O(log keys) per victim as PROB, and O(1) per arrival to learn. Where age counts, a victim is the least of a
     few: the one with the least likely key, the oldest and the newest of each side, and some drawn at random. To
-    learn takes 700 kB, whatever the budget.
+    learn takes 760 kB, whatever the budget.
 
     Departures: the half-life is chosen by pairs, also where rows have an importance.
 
