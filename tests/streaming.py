@@ -14,6 +14,25 @@ import pyarrow.parquet as pq
 
 import penstock as pen
 
+# a job file that replays a trace beside it
+TRACE = """
+checkpoint = "cp"
+[sources.both]
+format = "replay"
+path = "trace.parquet"
+tick = "1 second"
+start = 2001-09-09T01:46:40Z
+rows_per_trigger = 100
+watermark = "5 seconds"
+[join]
+on = "key"
+time = "ts"
+window = "20 seconds"
+[sink]
+format = "parquet"
+path = "found"
+"""
+
 
 def write_batches(table: pa.Table, folder: Path, cuts: list[int]) -> None:
     """Write a table as one file a micro-batch, cut before these rows; empty cuts make no file."""

@@ -137,6 +137,20 @@ def test_compiled_code_is_found_again_until_a_source_changes(tmp_path: Path) -> 
     assert fourth["pairs"][1] > first["pairs"][1]
 
 
+@pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="with the JIT off nothing is compiled or kept")
+def test_an_archive_keeps_its_kernels_wherever_it_is(tmp_path: Path) -> None:
+    """As `spark-submit --py-files` hands it out: every application has a folder of its own."""
+    whole = Path(shutil.make_archive(str(tmp_path / "penstock"), "zip", PACKAGE.parent, PACKAGE.name))
+    cache = tmp_path / "cache"
+    for application in ("first", "second"):
+        folder = tmp_path / application
+        folder.mkdir()
+        archive = shutil.copy(whole, folder)
+        ran = python(RUN, PYTHONPATH=archive, PENSTOCK_CACHE_DIR=cache)
+        assert ran["package"].startswith(str(archive))
+        assert (ran["found"] > 0, ran["compiled"] > 0) == ((False, True) if application == "first" else (True, False))
+
+
 # Appended to core/windows.py, whose helpers end up in a kernel of core/step.py: tuples live a tick longer.
 LATER = """
 

@@ -24,25 +24,9 @@ from penstock.jobs.parsing import Job, load, parse
 from penstock.spark import traces
 from penstock.streams import files
 from penstock.streams.workloads import zipf
+from streaming import TRACE
 
 FIRST, FOLDERS, KAFKA = blocks(ROOT / "docs" / "jobs.md", "toml")
-TRACE = """
-checkpoint = "cp"
-[sources.both]
-format = "replay"
-path = "trace.parquet"
-tick = "1 second"
-start = 2001-09-09T01:46:40Z
-rows_per_trigger = 100
-watermark = "5 seconds"
-[join]
-on = "key"
-time = "ts"
-window = "20 seconds"
-[sink]
-format = "parquet"
-path = "found"
-"""
 
 
 def run(job: Job, spark: Any, **how: Any) -> running.Outcome:

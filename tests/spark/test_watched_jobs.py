@@ -23,25 +23,11 @@ from penstock.jobs import running
 from penstock.jobs.parsing import load, parse
 from penstock.spark.books import report_of
 from penstock.streams.workloads import zipf
+from streaming import TRACE
 
-TRACE = """
+WATCHED = f"""
 name = "trace"
-checkpoint = "cp"
-[sources.both]
-format = "replay"
-path = "trace.parquet"
-tick = "1 second"
-start = 2001-09-09T01:46:40Z
-rows_per_trigger = 100
-watermark = "5 seconds"
-[join]
-on = "key"
-time = "ts"
-window = "20 seconds"
-memory = 30
-[sink]
-format = "parquet"
-path = "found"
+{TRACE.replace("[sink]", "memory = 30" + chr(10) + "[sink]")}
 [ledger]
 path = "shed"
 """
@@ -144,7 +130,7 @@ def test_a_history_survives_kill_9_and_goes_on(tmp_path: Path) -> None:
     trace = zipf(2000, keys=40, seed=5).left
     pq.write_table(trace, tmp_path / "trace.parquet")
     file, path = tmp_path / "job.toml", tmp_path / "cp.history.jsonl"
-    file.write_text(TRACE, encoding="utf-8")
+    file.write_text(WATCHED, encoding="utf-8")
     words = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
     env = {**os.environ, "PENSTOCK_ENGINES": str(tmp_path / "engines")}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as first:
@@ -159,7 +145,7 @@ def test_a_history_survives_kill_9_and_goes_on(tmp_path: Path) -> None:
     before = points(path)
     assert [point["pairs"] for point in shown] == [point["pairs"] for point in before[: len(shown)]]
     assert before[-1]["arrivals"][0] < 2000
-    file.write_text(TRACE.replace("rows_per_trigger = 100", "rows_per_trigger = 400"), encoding="utf-8")
+    file.write_text(WATCHED.replace("rows_per_trigger = 100", "rows_per_trigger = 400"), encoding="utf-8")
     second = subprocess.run([*words, "--no-dashboard"], capture_output=True, text=True, check=False, env=env)
     assert (0, "") == (second.returncode, second.stderr)
     report = json.loads(second.stdout)["report"]
@@ -181,7 +167,7 @@ def test_a_history_survives_kill_9_and_goes_on(tmp_path: Path) -> None:
 def test_the_report_of_a_running_query_is_its_last_moment(spark: Any, tmp_path: Path) -> None:
     """After each micro-batch, as pen.report tells it."""
     pq.write_table(zipf(450, keys=40, seed=3).left, tmp_path / "trace.parquet")
-    job = parse(TRACE, tmp_path)
+    job = parse(WATCHED, tmp_path)
     history = History(tmp_path / "own.history.jsonl")
     query = running.start(job, spark)
     seen: set[int] = set()

@@ -1,5 +1,7 @@
 """Rows are found again by their numbers, whatever their columns hold and however they came."""
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -50,3 +52,17 @@ def test_rows_by_number(kind: pa.DataType, *, nulls: bool) -> None:
         got = payload.take(live[::-1], ["b", "a"])
         assert whole.take(pa.array(live[::-1])).select(["b", "a"]).to_pylist() == got.to_pylist()
         assert whole.schema.field("a").type == got.schema.field("a").type
+
+
+def test_a_copy_has_its_own_values() -> None:
+    values = np.arange(100)
+    payload = Payload(pa.schema([("x", pa.int64())]))
+    for begin in (0, 60):
+        payload.append(pa.table({"x": pa.array(values)[begin : begin + 40]}))
+    copy = pickle.loads(pickle.dumps(payload))  # noqa: S301 - our own
+    values[:] = -1  # the rows of the first one are in this very memory
+    numbers = np.array([79, 3, 40])
+    assert payload.take(numbers, ["x"])["x"].to_pylist() == [-1, -1, -1]
+    assert copy.take(numbers, ["x"])["x"].to_pylist() == [99, 3, 60]
+    copy.append(pa.table({"x": [7]}))
+    assert copy.take(np.array([80]), ["x"])["x"].to_pylist() == [7]

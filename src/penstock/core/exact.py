@@ -65,9 +65,14 @@ def arrivals(code: Ints, pos: Ints, row: Ints) -> Arrivals:
 
     Were they now one and now the other, each mixture would be compiled anew.
     """
-    code, pos = code.view(), pos.view()
-    code.flags.writeable = pos.flags.writeable = False
-    return Arrivals(code, pos, row)
+    return Arrivals(_read_only(code), _read_only(pos), row)
+
+
+def _read_only(array: Ints) -> Ints:
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
 
 
 NOBODY = arrivals(NO_INTS, NO_INTS, NO_INTS)
@@ -395,37 +400,56 @@ def first_after(rings: Rings, side: int, oldest: int) -> int:
     return wide(low)
 
 
-@kernel
-def in_reach(rings: Rings, plan: Plan, left: int, right: int) -> tuple[int, int]:
-    """Return the places of the first rows of each side that are in the window at its clock. O(log rows)."""
-    rings, plan = borrowed(rings), borrowed(plan)
-    return first_after(rings, 0, left - plan.span[0]), first_after(rings, 1, right - plan.span[1])
+@part
+def leave(rings: Rings, plan: Plan, lows: tuple[int, int], counts: Ints) -> None:
+    """Let go of the rows before these places, unless late rows may meet them: then a watermark does it."""
+    if not plan.patient or plan.by_rows:
+        for side in range(2):
+            counts[EXPIRED + side] += lows[side] - rings.ends[side, LOW]
+            rings.ends[side, LOW] = lows[side]
 
 
 @kernel
-def survey(rings: Rings, left: Arrivals, right: Arrivals) -> tuple[int, int, bool]:
-    """Note how far rows come behind newer ones of their side, as long as one of those is held.
+def survey(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, counts: Ints) -> tuple[int, bool, int, int]:
+    """Note how far rows come behind newer ones of their side, and let go of what is too old for all of a batch.
 
-    Returns the first and the last moment of a batch, and whether each side is in order of time. O(rows).
+    Returns the last moment of the batch, whether each side is in order of time, and the places of the first rows of
+    each side that are in the window at its first moment. O(rows).
     """
-    rings, left, right = borrowed(rings), borrowed(left), borrowed(right)
+    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
+    counts = borrowed(counts)
     first, last, in_order = LAST_TICK, NO_TICK, True
     for side in range(2):
         pos = left.pos if side == 0 else right.pos
         ends, behind = rings.ends[side], rings.behind[side]
         if ends[LOW] >= behind[UNTIL]:
             behind[MOST] = 0
-        newest, before = behind[NEWEST], NO_TICK
-        for i in range(pos.size):
-            now = pos[i]
-            if now < newest:
-                behind[MOST] = max(behind[MOST], newest - now)
+        if pos.size == 0:
+            continue
+        rising = True
+        for i in range(1, pos.size):
+            rising &= pos[i] >= pos[i - 1]
+        low, high = pos[0], pos[pos.size - 1]
+        newest = behind[NEWEST]
+        for i in range(np.searchsorted(pos, newest) if rising else pos.size):
+            low, high = min(low, pos[i]), max(high, pos[i])
+            if pos[i] < newest:
+                behind[MOST] = max(behind[MOST], newest - pos[i])
                 behind[UNTIL] = ends[NEXT] + i
-            newest = max(newest, now)
-            in_order &= now >= before
-            first, last, before = min(first, now), max(last, now), now
-        behind[NEWEST] = newest
-    return wide(first), wide(last), in_order
+            newest = max(newest, pos[i])
+        behind[NEWEST] = max(newest, high)
+        first, last, in_order = min(first, low), max(last, high), in_order and rising
+    lows = first_after(rings, 0, first - plan.span[0]), first_after(rings, 1, first - plan.span[1])
+    leave(rings, plan, lows, counts)
+    return wide(last), in_order, lows[0], lows[1]
+
+
+@kernel
+def let_go(rings: Rings, plan: Plan, left: int, right: int, counts: Ints) -> None:
+    """Let go of what is too old at these clocks. O(log rows)."""
+    rings, plan, counts = borrowed(rings), borrowed(plan), borrowed(counts)
+    lows = first_after(rings, 0, left - plan.span[0]), first_after(rings, 1, right - plan.span[1])
+    leave(rings, plan, lows, counts)
 
 
 @kernel
@@ -474,7 +498,7 @@ class ExactJoin:
             step_merged(self.rings, self.plan, NO_ROWS, NO_INTS, self.counts, self._pairs, np.zeros(4, np.int64))
         else:
             step_sides(self.rings, self.plan, NOBODY, NOBODY, self._pairs, np.zeros(4, np.int64))
-            self._join_grouped(in_reach(self.rings, self.plan, 0, 0), NOBODY, NOBODY)
+            self._join_grouped((0, 0), NOBODY, NOBODY)
 
     def push(self, batch: Batch, code: Ints, into: Ints | None = None) -> tuple[Ints, Ints]:
         """Take a batch and return the row numbers of its pairs, left and right, as good until the next call.
@@ -504,13 +528,14 @@ class ExactJoin:
         arrived = left.pos.size, right.pos.size
         if not any(arrived):
             return self._pairs[0, :0], self._pairs[1, :0]
-        first, tick, in_order = survey(self.rings, left, right)
-        ordered = not self.rings.behind[:, MOST].any()
-        low = in_reach(self.rings, self.plan, first, first)
-        held = int(self.rings.ends[:, NEXT].sum() - sum(low))
-        matches = max(self.counts[PAIRS] / max(self.counts[ARRIVED : ARRIVED + 2].sum(), 1), 1)
-        if ordered and SMALL_WINDOW * held <= sum(arrived) * matches:
-            done = self._push_grouped(low, left, right, tick)
+        tick, in_order, low_left, low_right = survey(self.rings, self.plan, left, right, self.counts)
+        (next_left, _), (next_right, _) = self.rings.ends.tolist()
+        held = next_left - low_left + next_right - low_right
+        counts = self.counts
+        matches = max(counts[PAIRS] / max(counts[ARRIVED] + counts[ARRIVED + 1], 1), 1)
+        overtaken = self.rings.behind[0, MOST] or self.rings.behind[1, MOST]
+        if not overtaken and SMALL_WINDOW * held <= sum(arrived) * matches:
+            done = self._push_grouped((low_left, low_right), left, right, tick)
         else:
             done = self._push_chained(left, right, max(held, FIRST_ROOM) if in_order else left.pos.size)
         return self._settled(arrived, done, tick, (tick, tick))
@@ -520,7 +545,8 @@ class ExactJoin:
     ) -> tuple[Ints, Ints]:
         """Write down what a batch did, and return its pairs."""
         pairs = done[FOUND]
-        self.counts[ARRIVED : ARRIVED + 2] += arrived
+        self.counts[ARRIVED] += arrived[0]
+        self.counts[ARRIVED + 1] += arrived[1]
         self.counts[PAIRS] += pairs
         self.counts[COMPARISONS] += done[COMPARED]
         self.rings.tick[0] = max(tick, self.rings.tick[0])
@@ -555,9 +581,10 @@ class ExactJoin:
 
     def _push_chained(self, left: Arrivals, right: Arrivals, most: int) -> Ints:
         done = np.zeros(4, np.int64)
-        for mine, theirs in pieces(left, right, most):
-            clock = min(int(rows.pos[0]) for rows in (mine, theirs) if rows.pos.size)
-            self._expire(clock, clock)
+        for number, (mine, theirs) in enumerate(pieces(left, right, most)):
+            if number:
+                clock = min(int(rows.pos[0]) for rows in (mine, theirs) if rows.pos.size)
+                self._expire(clock, clock)
             self._reserve(mine.pos.size, theirs.pos.size)
             if not self._chained:
                 self._lay_out(self.rings.row.shape[1])
@@ -574,11 +601,7 @@ class ExactJoin:
 
     def _expire(self, left: int, right: int) -> None:
         """Let go of what is too old at these clocks."""
-        if self.plan.patient and not self.plan.by_rows:
-            return
-        low = np.array(in_reach(self.rings, self.plan, left, right))
-        self.counts[EXPIRED : EXPIRED + 2] += low - self.rings.ends[:, LOW]
-        self.rings.ends[:, LOW] = low
+        let_go(self.rings, self.plan, int(left), int(right), self.counts)
 
     @property
     def tick(self) -> int | None:
@@ -633,28 +656,31 @@ class ExactJoin:
 
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending."""
-        return self.held(side)[0]
+        rows = self._around(self.rings.row, side)
+        return np.sort(rows) if self.plan.by_rows else rows  # rows of a tick may have come in any order
 
     def held(self, side: int) -> tuple[Ints, Ints]:
         """Return the numbers of the rows held on one side, ascending, and what each counts from."""
-        size = self.rings.row.shape[1]
-        low, end = self.rings.ends[side, LOW] % size, self.rings.ends[side, NEXT] % size
-        around = low > end or (low == end and self.live(side) > 0)
-        rows, pos = (
-            np.concatenate([ring[side, low:], ring[side, :end]]) if around else ring[side, low:end].copy()
-            for ring in (self.rings.row, self.rings.pos)
-        )
+        rows, pos = self._around(self.rings.row, side), self._around(self.rings.pos, side)
         if not self.plan.by_rows:
             return rows, pos
-        order = np.argsort(rows)  # rows of a tick may have come in any order
+        order = np.argsort(rows)
         return rows[order], pos[order]
+
+    def _around(self, ring: Ints, side: int) -> Ints:
+        """Return what a ring holds of the rows of one side, in order of arrival."""
+        size = ring.shape[1]
+        low, end = self.rings.ends[side, LOW] % size, self.rings.ends[side, NEXT] % size
+        if low > end or (low == end and self.live(side) > 0):
+            return np.concatenate([ring[side, low:], ring[side, :end]])
+        return ring[side, low:end].copy()
 
     def adopt(self, rows: Batch, code: Ints, counts: Ints, following: Ints) -> None:  # noqa: ARG002 - as WindowJoin
         """Take over the rows that another join held, in order of time, with its counters."""
         if code.size:
             sides = apart(rows, code)
             self._reserve(*(side.row.size for side in sides))
-            survey(self.rings, *sides)
+            survey(self.rings, self.plan, *sides, self.counts)
             for side, mine in enumerate(sides):
                 append_rows(self.rings, mine, side)
             self._lay_out(self.rings.row.shape[1])

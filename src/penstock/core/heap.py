@@ -65,6 +65,7 @@ NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
 ROUNDING = 2.0**-50
 FEW = 64  # so many old entries do no harm
+DEEPEST = 32  # more levels than there can be
 # columns of `tag`; the first two as in `stamp`
 BORN, NUMBER, LEAF = 0, 1, 2
 
@@ -82,6 +83,7 @@ class Heap(NamedTuple):
     span: Ints  # per side
     kin: Kin
     later: Words  # [how many, then their bunches]: partners of who was given up in this tick
+    path: Ints  # the places that an entry passes on its way down
 
 
 def empty(*, policy: Any, entries: int, keys: int, slots: int, span: Ints) -> Heap:
@@ -99,6 +101,7 @@ def empty(*, policy: Any, entries: int, keys: int, slots: int, span: Ints) -> He
         span=span,
         kin=kin,
         later=np.zeros(1 + (slots if holds(policy) else 0), np.int32),
+        path=np.empty(DEEPEST, np.int64),
     )
 
 
@@ -115,6 +118,51 @@ def fits(heap: Heap, *, policy: Any, entries: int, keys: int, slots: int, span: 
     if holds(policy):
         room = room and heap.later.size == slots + 1
     return room and heap.known.shape[1] == (keys if ranks(policy) == "key" else slots)
+
+
+def renamed(heap: Heap, policy: Any, windows: Windows, moved: Words) -> Heap:
+    """Return heaps after keys got other ids, or -1: who was forgotten has entries no more. O(keys + entries)."""
+    if ranks(policy) != "key":
+        return heap  # its leaves are slots
+    used, keys = moved.size, windows.code.shape[0]
+    if heap.known.shape[1] != keys:
+        known = np.zeros((2, keys), np.int8)
+        known[:, :used] = heap.known[:, :used]
+        heap = heap._replace(known=known)
+        if by_importance(policy):
+            root = np.full((2, keys), NOBODY, np.int32)
+            root[:, :used] = heap.kin.root[:, :used]
+            heap = heap._replace(kin=heap.kin._replace(root=root))
+    rename(windows, heap, moved)
+    return heap
+
+
+@kernel
+def rename(windows: Windows, heap: Heap, moved: Words) -> None:
+    """Give leaves that are keys their new ids.
+
+    Entries cannot be taken out of the midst of a heap: those of forgotten keys go over to the id to spare, the last
+    there is, which never holds a tuple.
+    """
+    windows, heap, moved = borrowed(windows), borrowed(heap), borrowed(moved)
+    known, root = heap.known, heap.kin.root
+    spare = windows.code.shape[0] - 1
+    for side in range(2):
+        windows.runs[bunch_of(spare, side), ALIVE] = 0
+        kept = 0
+        for key in range(moved.size):
+            if moved[key] >= 0:
+                known[side, kept] = known[side, key]
+                if root.shape[1] > 1:
+                    root[side, kept] = root[side, key]
+                kept += 1
+        known[side, kept:] = 0
+        if root.shape[1] > 1:
+            root[side, kept:] = NOBODY
+        for place in range(heap.size[side]):
+            leaf = heap.tag[side, place, LEAF]
+            stays = leaf < moved.size and moved[leaf] >= 0
+            heap.tag[side, place, LEAF] = moved[leaf] if stays else spare
 
 
 # --- order: nothing below depends on the policy -------------------------------------------------------------------
@@ -186,18 +234,29 @@ def first_child(heap: Heap, side: int, clock: int, place: int) -> tuple[int, flo
 
 @outlined
 def sink(heap: Heap, side: int, clock: int, place: int) -> None:
-    """Move the entry at a place down to where it belongs, and certify all on its way."""
+    """Move the entry at a place down to where it belongs, and certify all on its way.
+
+    The way is found by what entries are worth, and only then do they move: what else they say is asked for as the
+    way is found, all at once, and would else be waited for on every level.
+    """
     heap = borrowed(heap)
     top = place
     spare = heap.tag.shape[1] - 1  # the last place never holds an entry: the one that moves waits there
     move(heap, side, place, spare)
     now = present(heap, side, clock, spare)
+    depth = 0
     while True:
         child, theirs = first_child(heap, side, clock, place)
         if child < 0 or now < theirs or (now == theirs and before(heap, side, spare, child)):
             break
-        move(heap, side, child, place)
+        prefetch(heap.tag[side], child)
+        heap.path[depth] = child
+        depth += 1
         place = child
+    above = top
+    for level in range(depth):
+        move(heap, side, heap.path[level], above)
+        above = heap.path[level]
     move(heap, side, spare, place)
     if fades(heap):
         certify(heap, side, clock, place)
@@ -505,6 +564,7 @@ def entered(policy: Any, windows: Windows, heap: Heap, side: int, slot: int, ope
     """
     if ranks_kin(policy):
         join_kin(windows, heap.kin, slot)
+    prefetch(heap.known[side], leaf_of(policy, windows, slot))
     waits = windows.marks[WAITS + side]
     if windows.link[slot, NEWER] < 0:
         if waits < 0:
@@ -591,6 +651,12 @@ def ask_for_next(windows: Windows, slot: int) -> None:
 
 
 @part
+def needs_entry(policy: Any, heap: Heap, side: int, leaf: int) -> bool:
+    """Say whether who plays for a leaf must enter the heap: no entry says enough of it."""
+    return bool(ranks_tuples(policy) or ranks_kin(policy) or heap.known[side, leaf] == 0)
+
+
+@part
 def first_waiting(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     """Return the oldest waiting tuple of the lowest score there can be, else the newest of all, or -1.
 
@@ -600,12 +666,15 @@ def first_waiting(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     while marks[WAITS + side] >= 0:
         slot = marks[WAITS + side]
         leaf = leaf_of(policy, windows, slot)
-        plays = front(policy, windows, heap, side, leaf) == slot
-        if plays and (link[slot, NEWER] < 0 or truth(policy, windows, side, slot) == lowest(policy)):
+        first_to_go = link[slot, NEWER] < 0 or truth(policy, windows, side, slot) == lowest(policy)
+        plays = (first_to_go or needs_entry(policy, heap, side, leaf)) and (
+            front(policy, windows, heap, side, leaf) == slot
+        )
+        if plays and first_to_go:
             ask_for_next(windows, slot)
             return slot
         marks[WAITS + side] = link[slot, NEWER]
-        if plays and (heap.known[side, leaf] == 0 or ranks_tuples(policy) or ranks_kin(policy)):
+        if plays and needs_entry(policy, heap, side, leaf):
             place(policy, windows, heap, side, leaf, slot)
     return wide(NOBODY)
 

@@ -4,7 +4,9 @@ import ctypes
 import functools
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import caching
 from numba.extending import intrinsic
 from numba.extending import overload as numba_overload
 from numba.np import arrayobj
@@ -47,13 +50,48 @@ def cache_folder() -> Path:
     Numba looks only at the file a kernel is defined in: without this, an edited policy or helper would go on
     running its old machine code.
     """
-    package = Path(__file__).parents[1]
     digest = hashlib.sha256(repr((numba.__version__, numba.config.BOUNDSCHECK)).encode())
     for room in SOURCES:
-        for path in sorted((package / room).rglob("*.py")):
-            digest.update(path.read_bytes())
+        for text in _sources(resources.files("penstock") / room):
+            digest.update(text)
     home = os.environ.get("PENSTOCK_CACHE_DIR") or Path.home() / ".cache" / "penstock"
     return Path(home) / digest.hexdigest()[:16]
+
+
+def _sources(folder: Traversable) -> Iterator[bytes]:
+    """Return all Python files below a folder, which may be in an archive."""
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _sources(entry)
+        elif entry.name.endswith(".py"):
+            yield entry.read_bytes()
+
+
+class Archived(caching.UserProvidedCacheLocator):  # type: ignore[misc]
+    """Keep kernels whose source is in an archive, such as Spark hands to workers: Numba wants a file for each.
+
+    What Numba has for archives keeps them by the archive's path, which is another one in every application.
+    """
+
+    def __init__(self, function: Any, path: str) -> None:
+        super().__init__(function, path)
+        self._cache_path = str(cache_folder() / function.__module__)
+
+    def get_source_stamp(self) -> str:
+        """Return the same always: the folder is named after the sources."""
+        return ""
+
+    @classmethod
+    def from_function(cls, function: Any, path: str) -> "Archived | None":
+        """Return where a function is kept, if it is one of ours in an archive."""
+        if Path(path).exists() or not function.__module__.startswith("penstock."):
+            return None
+        found = cls(function, path)
+        found.ensure_cache_path()
+        return found
+
+
+caching.CacheImpl._locator_classes.insert(0, Archived)  # noqa: SLF001 - there is no other way to add one
 
 
 def kernel(function: F) -> F:

@@ -28,7 +28,7 @@ from penstock.core.step import (
     step,
     step_uncached,
 )
-from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Windows
+from penstock.core.windows import CLOCK, KEYS, LIVE, NEXT, NO_TICK, OVERFULL, SLOTS, TICK, Ints, Words
 
 DEAF = Unlimited(0)  # for kernels that need not be compiled for each policy
 FIRST_KEYS = 1024
@@ -145,18 +145,23 @@ class WindowJoin:
         if windows.marks[OVERFULL] + rows > windows.overfull.size and self.plan.per_key < np.iinfo(np.int64).max:
             size = 2 * (int(windows.marks[OVERFULL]) + rows)
             windows = windows._replace(overfull=store.grown(windows.overfull, size, int(windows.marks[OVERFULL])))
-        swept = windows.marks[KEYS] + rows > self._most_keys
-        if swept:
-            windows = self._sweep(windows, rows)
         self.windows = windows
-        if swept or grew:
+        if windows.marks[KEYS] + rows > self._most_keys:
+            self._forget_keys(rows)
+        if grew:
             self.rebuild_heap()
 
-    def _sweep(self, windows: Windows, rows: int) -> Windows:
-        """Forget the keys that hold no tuple, and say how many there may be before the next time."""
-        held = int(store.held_keys(windows))
+    def _forget_keys(self, rows: int) -> None:
+        """Forget the keys that hold no tuple."""
+        moved = self._sweep(rows)
+        self.heap = heaps.renamed(self.heap, self.policy, self.windows, moved)
+
+    def _sweep(self, rows: int) -> Words:
+        """Renumber the keys that hold a tuple, and say how many there may be before the next time."""
+        held = int(store.held_keys(self.windows))
         self._most_keys = held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS))
-        return store.sweep(windows, self._most_keys)
+        self.windows, moved = store.sweep(self.windows, self._most_keys)
+        return moved
 
     def rebuild_heap(self) -> None:
         """Lay out the order anew, after key ids, slots or spans changed."""
@@ -227,8 +232,7 @@ class WindowJoin:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name, without keys that hold no tuple."""
-        self.windows = self._sweep(self.windows, 0)
-        self.rebuild_heap()
+        self._forget_keys(0)
         parts = {"windows": store.saved(self.windows), "policy": self.policy, "plan": self.plan}
         return {"counts": self.counts, "shed": self.take_back_ledger()} | {
             name: value for part, members in parts.items() for name, value in flatten(part, members).items()
@@ -239,9 +243,9 @@ class WindowJoin:
         self.counts = arrays["counts"]
         self._shed = [arrays["shed"]] if arrays["shed"].size else []
         self.windows = store.viewed(unflatten("windows", store.saved(self.windows), arrays))
-        self.windows = self._sweep(self.windows, 0)
         self.policy = unflatten("policy", self.policy, arrays)
         self.plan = unflatten("plan", self.plan, arrays)
+        self._sweep(0)
         self.rebuild_heap()
 
     def take_back_ledger(self) -> Ints:

@@ -541,21 +541,21 @@ def held_keys(windows: Windows) -> int:
     return held
 
 
-def sweep(windows: Windows, room: int) -> Windows:
-    """Return windows that have forgotten the keys without tuples, with room for so many keys.
+def sweep(windows: Windows, room: int) -> tuple[Windows, Words]:
+    """Return windows that have forgotten the keys without tuples, with room for so many keys and one to spare.
 
-    The ids that stay are renumbered in their old order. O(keys + slots).
+    The ids that stay are renumbered in their old order; returns also the new one of each, -1: forgotten.
+    O(keys + slots).
     """
     used = int(windows.marks[KEYS])
     size = 1 << int(2 * room - 1).bit_length()
     if size > windows.table.size:
         windows = windows._replace(table=np.empty(size, np.int32))
-    if room > windows.code.shape[0]:
+    if room >= windows.code.shape[0]:
         code = lines(2 * room, 8)  # what is not used takes no memory
         code[:used] = windows.code[:used]
         windows = viewed(windows._replace(code=code))
-    drop_keys(windows)
-    return windows
+    return windows, drop_keys(windows)
 
 
 @part
@@ -572,12 +572,12 @@ def enter_codes(table: Words, code: Ints) -> None:
 
 
 @kernel
-def drop_keys(windows: Windows) -> None:
-    """Renumber the keys that hold tuples from 0 and enter them into the table anew."""
+def drop_keys(windows: Windows) -> Words:
+    """Renumber the keys that hold tuples from 0 and enter them into the table anew; returns the new id of each."""
     windows = borrowed(windows)
     code, runs, link, marks = windows.code, windows.runs, windows.link, windows.marks
     new = 0
-    renumber = np.empty(marks[KEYS], np.int32)
+    renumber = np.full(marks[KEYS], NONE, np.int32)
     for key in range(marks[KEYS]):
         if runs[bunch_of(key, LEFT), ALIVE] + runs[bunch_of(key, RIGHT), ALIVE] > 0:
             renumber[key] = new
@@ -593,6 +593,7 @@ def drop_keys(windows: Windows) -> None:
         bunch = windows.overfull[i]
         windows.overfull[i] = bunch_of(renumber[key_of(bunch)], bunch & 1)
     marks[KEYS] = new
+    return renumber
 
 
 def packed(windows: Windows) -> Windows:

@@ -51,15 +51,15 @@ def importances(bound: Bound, columns: Columns) -> Floats:
 
 def assembled(bound: Bound, columns: Columns, importance: Floats | None, weight: Floats | None) -> pa.Table:
     """Put joined rows together from the columns of both sides, pair by pair, and what is reckoned from them."""
-    halves = [iter(columns(side, [source for _, at, source in bound.layout if at == side])) for side in range(2)]
+    halves = [iter(columns(side, bound.sources[side])) for side in range(2)]
     found = [next(halves[side]) for _, side, _ in bound.layout]
     found += [pa.array(values) for values in (importance, weight) if values is not None]
     if bound.settings.event_time is not None:
         times = [bound.clock.values(_column(columns, side, name), "time") for side, name in enumerate(bound.time)]
         found.append(bound.clock.column(np.maximum(*times)))
     cast = [
-        column if column.type == wanted.type else column.cast(wanted.type)
-        for column, wanted in zip(found, bound.schema, strict=True)
+        column if column.type == wanted else column.cast(wanted)
+        for column, wanted in zip(found, bound.types, strict=True)
     ]
     return pa.Table.from_arrays(cast, schema=bound.schema)
 

@@ -231,6 +231,8 @@ class Bound:
         self.patient, self.lateness = self._patience(settings.lateness)
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
         self.layout, self.schema = self._layout()
+        self.types = self.schema.types
+        self.sources = [[source for _, at, source in self.layout if at == side] for side in range(2)]
         if self.reader:
             self._on_condition(self.reader)
 

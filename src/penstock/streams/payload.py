@@ -14,7 +14,8 @@ from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
 MANY = 256  # once there are so many chunks
-SPARE = 1 << 15  # dead rows not worth a look
+SPARE = 1 << 21  # bytes of dead rows not worth a look
+UNKNOWN = 64  # for that, the bytes of a value whose width is not fixed
 POOL = pa.system_memory_pool()  # for copies that stay: what leaves it goes back to the system in `give_back`
 C_LIBRARY: Any = ctypes.CDLL(None) if os.name == "posix" else None
 LIVE_SHARE = 0.9  # a chunk with a smaller share of live rows is copied
@@ -75,18 +76,57 @@ class Payload:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.next = 0
-        self.stored = 0
         self._places = {name: at for at, name in enumerate(schema.names)}
         self._types = schema.types
         self._widths = [_width(kind) for kind in schema.types]
+        self._row = sum(self._widths) if all(self._widths) else 0  # bytes of a row; 0: not fixed
+        self._spare = SPARE // (1 + sum(width or UNKNOWN for width in self._widths))
+        self._begins = np.zeros(MANY + 2, np.int64)  # chunk -> place of its first row, all laid end to end
+        self._addresses = np.zeros((len(self._widths), MANY + 1), np.int64)  # (column, chunk)
         self._chunks: list[Chunk] = []
+        self._wordless = [0] * len(self._widths)  # column -> chunks whose values cannot be copied as words
+        self.stored = 0
+
+    def __reduce__(self) -> tuple[Callable[..., "Payload"], tuple[Any, ...]]:
+        """Leave the addresses out of a copy: its values are elsewhere."""
+        return Payload.of, (self.schema, self._chunks, self.next)
+
+    @classmethod
+    def of(cls, schema: pa.Schema, chunks: list[Chunk], following: int) -> "Payload":
+        """Return a payload that holds these chunks; the next row to come has the number `following`."""
+        payload = cls(schema)
+        for chunk in chunks:
+            payload._add(chunk)
+        payload.next = following
+        return payload
+
+    def _emptied(self) -> list[Chunk]:
+        """Hold no chunks any more; returns those held, the newest first."""
+        held, self._chunks = self._chunks[::-1], []
+        self._wordless = [0] * len(self._widths)
+        self.stored = 0
+        return held
+
+    def _add(self, chunk: Chunk) -> None:
+        """Hold one more chunk. Places are numbers as long as no row between them is missing."""
+        at = len(self._chunks)
+        if at == 0:
+            self._begins[0] = chunk.first
+        if at == self._addresses.shape[1]:
+            self._begins = np.append(self._begins, np.zeros(at, np.int64))
+            self._addresses = np.append(self._addresses, np.zeros_like(self._addresses), axis=1)
+        self._begins[at + 1] = self._begins[at] + chunk.size
+        for column, address in enumerate(chunk.addresses):
+            self._addresses[column, at] = address
+            self._wordless[column] += not address
+        self._chunks.append(chunk)
+        self.stored += chunk.size
 
     def append(self, rows: pa.Table) -> None:
         """Take the next rows."""
         if rows.num_rows:
-            self._chunks.append(Chunk.of(rows, self.next, None, self._widths))
+            self._add(Chunk.of(rows, self.next, None, self._widths))
             self.next += rows.num_rows
-            self.stored += rows.num_rows
 
     @property
     def nbytes(self) -> int:
@@ -104,25 +144,24 @@ class Payload:
         """
         if not self._chunks:
             return self.schema.empty_table().select(columns).columns
-        begins = np.cumsum([0, *(chunk.size for chunk in self._chunks)])
-        places = self._find(numbers, begins)
+        begins = self._begins[: len(self._chunks) + 1]
+        places = self._find(np.ascontiguousarray(numbers), begins)
         taken = self._gathered(places, begins, columns)
         rest = [name for name in columns if name not in taken]
         if rest:
-            rows = pa.concat_tables([chunk.rows.select(rest) for chunk in self._chunks]).take(pa.array(places))
-            taken |= zip(rest, rows.columns, strict=True)
+            rows = pa.concat_tables([chunk.rows.select(rest) for chunk in self._chunks])
+            taken |= zip(rest, rows.take(pa.array(places - begins[0])).columns, strict=True)
         return [taken[name] for name in columns]
 
     def _find(self, numbers: Ints, begins: Ints) -> Ints:
         """Return where the rows with these numbers are, all chunks laid end to end."""
         chunks = self._chunks
-        first = chunks[0].first
-        if chunks[-1].end - first == begins[-1]:
-            return numbers - first
+        if chunks[-1].end == begins[-1]:
+            return numbers
         places = np.empty(numbers.size, np.int64)
         addresses = [0 if chunk.numbers is None else chunk.numbers.ctypes.data for chunk in chunks]
         firsts = np.array([chunk.first for chunk in chunks])
-        find(firsts, begins, np.array(addresses), np.ascontiguousarray(numbers), places)
+        find(firsts, begins, np.array(addresses), numbers, places)
         return places
 
     def _gathered(self, places: Ints, begins: Ints, columns: list[str]) -> dict[str, pa.Array]:
@@ -130,40 +169,38 @@ class Payload:
         taken: dict[str, pa.Array] = {}
         for name in columns:
             at = self._places[name]
-            addresses = [chunk.addresses[at] for chunk in self._chunks]
-            if all(addresses):
+            if not self._wordless[at]:
                 words = pa.allocate_buffer(places.size * self._widths[at])
-                gather(begins, np.array(addresses), places, self._widths[at], np.frombuffer(words, np.uint8))
+                gather(begins, self._addresses[at], places, self._widths[at], np.frombuffer(words, np.uint8))
                 taken[name] = pa.Array.from_buffers(self._types[at], places.size, [None, words])
         return taken
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""
-        return self.stored * LIVE_SHARE > live + SPARE or len(self._chunks) > MANY
+        return self.stored * LIVE_SHARE > live + self._spare or len(self._chunks) > MANY
 
     def trim(self, live: Ints) -> int:
         """Let go of the rows that are not live (numbers ascending); returns the bytes of the chunks dropped."""
         freed = 0
-        old, self._chunks = self._chunks[::-1], []
+        old = self._emptied()
+        bounds = np.searchsorted(live, [bound for chunk in old for bound in (chunk.end, chunk.first)]).tolist()
         while old:  # taken off the list, so that a chunk is free once its live rows are copied
-            chunk = old.pop()
-            low, high = np.searchsorted(live, (chunk.first, chunk.end))
+            chunk, low, high = old.pop(), bounds.pop(), bounds.pop()
             mine = live[low:high]
             if mine.size >= LIVE_SHARE * chunk.size:
-                self._chunks.append(chunk)
+                self._add(chunk)
                 continue
-            freed += chunk.rows.nbytes
+            freed += chunk.size * self._row or chunk.rows.nbytes
             if mine.size:
-                self._chunks.append(chunk.only(mine, self._widths))
+                self._add(chunk.only(mine, self._widths))
         if len(self._chunks) > MANY // 2:
             self._merge()
-        self.stored = sum(chunk.size for chunk in self._chunks)
         return freed
 
     def _merge(self) -> None:
         """Copy neighbouring chunks together, up to a size."""
-        old, self._chunks = self._chunks[::-1], []
         target = max(MERGED, self.stored // (MANY // 4))
+        old = self._emptied()
         while old:
             group = [old.pop()]
             size = group[0].size
@@ -175,13 +212,14 @@ class Payload:
                 numbers = np.concatenate([chunk.all_numbers() for chunk in group])
                 consecutive = int(numbers[-1] - numbers[0]) + 1 == numbers.size
                 group = [Chunk.of(rows, int(numbers[0]), None if consecutive else numbers, self._widths)]
-            self._chunks.append(group[0])
+            self._add(group[0])
 
     def restore(self, rows: pa.Table, numbers: Ints, following: int) -> None:
         """Hold these rows; the next one to come has the number `following`."""
         numbers = np.ascontiguousarray(numbers, np.int64)
-        self._chunks = [Chunk.of(rows, int(numbers[0]), numbers, self._widths)] if rows.num_rows else []
-        self.stored = rows.num_rows
+        self._emptied()
+        if rows.num_rows:
+            self._add(Chunk.of(rows, int(numbers[0]), numbers, self._widths))
         self.next = following
 
 
