@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-recall bench-dashboard figures docs site clean
+.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-auto bench-recall bench-dashboard figures docs site clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ bench-optimum: $(READY) ## measure the offline optimum; writes benchmarks/optimu
 
 bench-quality: $(READY) ## measure every policy as a share of the optimum; writes benchmarks/quality.json, docs/quality.md
 	$(BIN)/python -m benchmarks.quality
+
+bench-auto: $(READY) ## measure auto beside the best other policy; writes benchmarks/auto.json and docs/auto.md's table
+	$(BIN)/python -m benchmarks.auto
 
 bench-recall: $(READY) ## measure live recall and advice; writes benchmarks/recall.json and docs/recall.md's tables
 	$(BIN)/python -m benchmarks.recall

@@ -21,7 +21,7 @@ RESULTS = Path(__file__).with_name("quality.json")
 PAGE = ROOT / "docs" / "quality.md"
 ROWS, WINDOW, KEYS, LAG, SEEDS = 5600, 400, 50, 250, (0, 1, 2)
 SHARES = (0.05, 0.1, 0.25, 0.5)  # of the memory that the exact join needs
-POLICIES = ("rand", "oldest", "lru", "age", "life", "prob", "simp", "simpprob", "dimpprob", "dgl")
+POLICIES = ("auto", "rand", "oldest", "lru", "age", "life", "prob", "simp", "simpprob", "dimpprob", "dgl")
 Streams = tuple[pa.Table, pa.Table]
 
 

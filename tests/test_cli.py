@@ -553,7 +553,7 @@ def test_figure_without_matplotlib(penstock: Penstock, monkeypatch: pytest.Monke
 
 def test_warmup_compiles_everything_and_is_quick_the_second_time(penstock: Penstock) -> None:
     first = penstock("warmup", "--json").document
-    assert {"life", "oldest", "prob", "rand", "replay", "exact"} <= set(first["seconds"])
+    assert {"auto", "auto:importance", "life", "oldest", "prob", "rand", "replay", "exact"} <= set(first["seconds"])
     if os.environ.get("NUMBA_DISABLE_JIT"):
         return
     assert first["kept"]

@@ -73,7 +73,7 @@ def join(  # noqa: PLR0913 - the one front door
             watermark says it.
         memory: rows kept over both sides; "512MB" (Arrow bytes plus 96 a row, MB = 10**6); None = exact.
         split: "shared" (one pool), "fixed" (half each; the left gets the odd row), or (left_rows, right_rows).
-        policy: a name or an object made by ``pen.policy``; "auto" is ``prob`` with decayed counts.
+        policy: a name or an object made by ``pen.policy``; "auto" learns which rows to keep.
         importance: a column of numbers, or ("left", "right"); adds the column `importance` to the result.
         combine: how the importances of a pair become one: "min", "sum", "product", "max" or "mean".
         cpu: a CPU budget, made by ``pen.cpu``, for joins on conditions.

@@ -19,7 +19,7 @@ policies = [
     "rand", "oldest", pen.policy("rand", at="input"), pen.policy("replay", schedule=schedule),
     *(pen.policy(name, statistics=source) for name in ("prob", "life") for source in ("decayed", "window")),
     pen.policy("prob", statistics=pen.table(left=streams.left_chances, right=streams.right_chances)),
-    "simp", "lru", "age", "simpprob", "dimpprob", "dgl", pen.policy("dimpprob", statistics="decayed"),
+    "auto", "simp", "lru", "age", "simpprob", "dimpprob", "dgl", pen.policy("dimpprob", statistics="decayed"),
     *(pen.policy(name, statistics="window") for name in ("simpprob", "dimpprob", "dgl")),
 ]
 for window, lateness, left in ((20, 0, streams.left), (20, 3, late), (pen.rows(15), 0, streams.left)):

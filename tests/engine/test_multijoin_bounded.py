@@ -91,6 +91,16 @@ def test_a_subset_of_exact(
         assert exact == found
 
 
+def test_auto_means_prob() -> None:
+    rng = np.random.default_rng(4)
+    given = {name: pa.table({"ts": np.arange(300), "key": rng.integers(0, 20, 300)}) for name in "abc"}
+    want, got = (
+        pen.run(given, on="key", time="ts", windows=40, memory=30, policy=policy) for policy in ("prob", "auto")
+    )
+    assert want.table == got.table
+    assert got.report.policy == "prob"
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_budget_holds_at_the_end_of_every_tick(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worth, "FIRST_CELLS", 16)  # rare keys are forgotten, cells and entries move

@@ -15,6 +15,8 @@ does not rank must have ``victim``; the rest is optional:
 - ``tie(windows, side, slot) -> float``: what decides between equal scores before age does; the smallest leaves.
 - ``scale(side) -> float``: what one unit of that side's scores is worth, to compare across the sides.
 - ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
+- ``rather(windows, side, slot) -> int``: the slot to give up in place of the one with the smallest score, which is
+  given; on one side or (side = -1) on either.
 - ``due(windows, slot, tick) -> bool``: whether the tuple with the smallest score leaves now, budget or not.
 - ``arrive(side, code, clock) -> None``: a tuple arrived whose key has this code.
 - ``admit(windows, side, slot, clock) -> None``: a tuple entered. A policy with this hook has ``windows.merit[slot]``,
@@ -185,6 +187,17 @@ def victim(policy: Any, windows: Windows, side: int) -> int:
 @overload(victim)
 def _victim(policy: Any, windows: Any, side: Any) -> Any:  # noqa: ARG001
     return traits(policy).victim
+
+
+def rather(policy: Any, windows: Windows, side: int, slot: int) -> int:
+    """Ask a policy that ranks whether it would rather give up another than the tuple with the smallest score."""
+    other: int = policy.rather(windows, side, slot) if hasattr(policy, "rather") else slot
+    return other
+
+
+@overload(rather)
+def _rather(policy: Any, windows: Any, side: Any, slot: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "rather", lambda policy, windows, side, slot: slot)  # noqa: ARG005
 
 
 def due(policy: Any, windows: Windows, slot: int, tick: int) -> bool:

@@ -23,6 +23,7 @@ from penstock.core.hooks import (
     holds,
     lost,
     ranks,
+    rather,
     tidy,
     victim,
     weigh,
@@ -282,7 +283,8 @@ def choose(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
 
 
 def _by_rank(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
-    return least(policy, windows, heap, side)
+    slot = least(policy, windows, heap, side)
+    return rather(policy, windows, side, slot) if slot >= 0 else slot
 
 
 def _by_policy(policy: Any, windows: Windows, heap: Heap, side: int) -> int:  # noqa: ARG001

@@ -28,6 +28,7 @@ EXACT, LATE = "exact", "exact:late"  # rows that may be late are kept as those o
 SEVERAL = "several"  # the join of more than two streams
 SHARED = "shared"  # what all have in common and only larger joins or keys of bytes use
 OPTIMUM = "optimum"
+VALUED = "auto:importance"  # another order than without
 MARK = f".{sys.implementation.cache_tag}.warm"
 FLOOD, TRICKLE, STEP = 3000, 1000, 50  # rows of the tiny joins
 
@@ -48,7 +49,7 @@ def names() -> list[str]:
     own.sort(key=lambda entry: (getattr(entry.kind, "fades", False), getattr(entry.kind, "ranks", None) == "key"))
     own.reverse()
     second = ["rand:at=input"] if any(entry.name == "rand" for entry in own) else []
-    return [*(entry.name for entry in own), *second, LATE, SEVERAL, EXACT, SHARED, OPTIMUM]
+    return [VALUED, *(entry.name for entry in own), *second, LATE, SEVERAL, EXACT, SHARED, OPTIMUM]
 
 
 def name_of(policy: Policy) -> str | None:
@@ -153,6 +154,7 @@ def touch(name: str) -> None:
         lateness=int(name == LATE),
         memory=None if exact else 100,
         policy=_policy(name),
+        importance="key" if name == VALUED else None,
         ledger="off",
     )
     keys = FLOOD if name == SHARED else STEP
@@ -163,8 +165,8 @@ def touch(name: str) -> None:
 
 def _policy(name: str) -> Policy:
     word, _, options = name.partition(":")
-    if word == EXACT:
-        return registry.resolve("auto")
+    if word == EXACT or name == VALUED:
+        return registry.policy("auto")
     if word == SHARED:
         return registry.policy("oldest")
     if word == "replay":

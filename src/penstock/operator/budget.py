@@ -42,9 +42,7 @@ def budget_of(
         clock: of the streams.
         common: whether one key is common to all streams.
     """
-    chosen = resolve(asked.policy)
-    if chosen.name not in POLICIES:
-        raise PolicyError("policy", repr(chosen.name), f"for several streams there are {', '.join(POLICIES)}")
+    chosen = policy_of(asked.policy)
     _, limit = amount(asked.memory)
     if asked.memory is None:
         return None
@@ -55,6 +53,16 @@ def budget_of(
     if kind != PROB and chosen.options:
         raise PolicyError("policy", str(chosen), f"for several streams {chosen.name!r} has no options")
     return Budget(kind, limit, half_life(chosen, span, by_rows, clock), scale(span, by_rows), asked.seed)
+
+
+def policy_of(given: object) -> Policy:
+    """Return who leaves when several streams share a budget; "auto", which learns from two, means "prob"."""
+    chosen = resolve(given)
+    if chosen.name == "auto":
+        return Policy("prob")
+    if chosen.name not in POLICIES:
+        raise PolicyError("policy", repr(chosen.name), f"for several streams there are {', '.join(POLICIES)}")
+    return chosen
 
 
 def half_life(chosen: Policy, span: Sequence[int], by_rows: Sequence[bool], clock: Clock) -> int:

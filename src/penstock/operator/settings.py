@@ -434,6 +434,7 @@ class Bound:
             seed=int(self.settings.seed),
             code=self.code_keys,
             ticks=self._half_life,
+            combine=self.settings.combine if self.importance is not None else None,
         )
 
     def _half_life(self, argument: str, span: object) -> int:

@@ -13,13 +13,12 @@ from penstock.core.chain import Chain, Edge
 from penstock.core.rings import BY_ROOM, Batch
 from penstock.core.windows import Ints, Masks
 from penstock.errors import ColumnError, InputError, WindowError
-from penstock.operator.budget import budget_of
+from penstock.operator.budget import budget_of, policy_of
 from penstock.operator.settings import ROW_BYTES, amount, patience
 from penstock.planner import plan as planning
 from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import COMPARED, Link, Selectivity, Stream, comparable, edges, per_stream
-from penstock.policies import registry
 from penstock.streams.intake import NO_FLOATS, NO_INTS, Intake, Ready, Side
 from penstock.streams.keys import Coder, common_type, ranks
 from penstock.streams.payload import row_bytes
@@ -102,7 +101,7 @@ class Bound:
         self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         self.most = max(1, *self.columns)
         self.layout, self.schema = self._layout()
-        self.policy = "exact" if settings.memory is None else str(registry.resolve(settings.policy))
+        self.policy = "exact" if settings.memory is None else str(policy_of(settings.policy))
         self.unit_of_memory, _ = amount(settings.memory)
         self.budget = budget_of(settings, self.span, self.by_rows, self.clock, common=bool(self.using))
 

@@ -32,6 +32,7 @@ class Setting(NamedTuple):
     seed: int
     code: Callable[[Sequence[object]], Ints]  # keys as the user writes them -> codes
     ticks: Callable[[str, object], int]  # (argument, a span as the user writes it) -> clock units
+    combine: str | None  # how the importances of a pair become one; None: rows have none
 
 
 @dataclass(frozen=True)
@@ -144,15 +145,10 @@ def policy(name: str, **options: object) -> Policy:
     return Policy(entry.name, MappingProxyType(dict(options)))
 
 
-AUTO = Policy("prob")
-
-
 def resolve(given: object) -> Policy:
-    """Turn what the user gave as ``policy=`` into a policy object; "auto" means decayed ``prob``."""
+    """Turn what the user gave as ``policy=`` into a policy object."""
     if isinstance(given, Policy):
         return given
-    if given == "auto":
-        return AUTO
     if isinstance(given, str):
         return policy(given)
     raise PolicyError("policy", repr(given), 'give a name, or an object made by pen.policy("name", ...)')

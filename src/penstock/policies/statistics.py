@@ -250,8 +250,15 @@ def note(statistics: Statistics, side: int, code: int, clock: int) -> None:
         statistics.log_mark[side, 1] = count + 1
     elif statistics.life > 0:
         more = present_weight(statistics, side, clock)
+    add(statistics, side, code, more)
+
+
+@part
+def add(statistics: Statistics, side: int, code: int, more: float) -> bool:
+    """Let a key weigh more on a side; says whether its cell is new to it."""
     cell = cell_for(statistics, code)
-    if statistics.code[cell] != code:
+    new = statistics.code[cell] != code
+    if new:
         statistics.lost[0] = statistics.asked[cell]
         statistics.lost[1] = statistics.code[cell]
         statistics.asked[cell] = 0
@@ -261,6 +268,7 @@ def note(statistics: Statistics, side: int, code: int, clock: int) -> None:
     statistics.last[0] = cell
     statistics.seen[cell, side] += more
     statistics.total[side] += more
+    return new
 
 
 @part
@@ -299,12 +307,17 @@ def tidy(statistics: Statistics, side: int, clock: int) -> bool:
     if clock - statistics.base[side] < statistics.enough:
         return False
     halves = (clock - statistics.base[side]) // statistics.life
-    shrink = min(halves, MOST_HALVES)
-    for cell in range(statistics.code.size):
-        statistics.seen[cell, side] = math.ldexp(statistics.seen[cell, side], -int(shrink))
-    statistics.total[side] = math.ldexp(statistics.total[side], -int(shrink))
+    shrink(statistics, side, min(halves, MOST_HALVES))
     statistics.base[side] += halves * statistics.life
     return True
+
+
+@part
+def shrink(statistics: Statistics, side: int, halves: int) -> None:
+    """Halve all weights of a side so many times; that rounds nothing. O(cells)."""
+    for cell in range(statistics.code.size):
+        statistics.seen[cell, side] = math.ldexp(statistics.seen[cell, side], -int(halves))
+    statistics.total[side] = math.ldexp(statistics.total[side], -int(halves))
 
 
 @part

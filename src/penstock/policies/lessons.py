@@ -1,0 +1,491 @@
+"""Learn from a sample of the keys how fast counts should fade, and at which ages partners come.
+
+Which half-life is best is asked of small shadows of the join, one for each half-life. A shadow keeps the tuples whose
+key it deems likely enough; its *price*, how likely that is, follows the share of arrivals that memory has room for.
+What a shadow would have met lately is its *gain*.
+
+At which ages partners come is counted from the latest arrival of each key and side, kept or not, so that what was
+given up does not hide what it would have met. Partners at an age beyond what the key's frequency foretells, and
+beyond what chance explains, are a *lift*; a tuple is worth the best average of it per tick that it can still reach.
+
+What a partner is worth is counted over all arrivals, by classes of importance. How far arrivals of one key are alike
+is seen from each and the one before it. The *doubt* is how many arrivals of a key are believed as much as all others.
+
+Keys are sampled by a hash: as many as fit `CELLS`, whole keys, so that all of a key's arrivals are seen or none.
+
+All of it is one record: a kernel is handed a single address, not two dozen arrays, and is compiled in a fifth of the
+time.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.core.jit import outlined, part, wide
+from penstock.core.rng import GOLDEN, mixed
+from penstock.core.windows import Ints
+from penstock.policies.registry import Setting
+
+LIVES = np.array([0.125, 0.5, 2.0, 8.0])  # half-lives to choose from, in spans; each is four times the one before
+FIRST = 2  # the one to begin with
+STAYS = LIVES[1] / 2  # half-life of what a shadow holds, in spans: it stands for tuples that leave after one
+CELLS, STRETCH = 4096, 8
+CLASSES = 64  # of age, as wide as each other
+PACE = 0.05  # of prices
+LEAST_PRICE = 1e-12
+FEW, ENOUGH = 32, 256  # arrivals between two lessons: of the sample for it to be large enough, and of all
+LESSONS = 8  # a span, at most
+KEPT_GAIN = 2.0 ** (-1 / 64)  # a lesson: half is left after eight spans
+KEPT = 2.0 ** (-1 / 32)
+DOUBT, SLACK = 4.0, 0.1  # what is no chance: so many deviations, and so large a share, more than foretold
+BETTER = 1.002  # what another half-life must bring to be taken
+IDLE = 2  # spans after which a key makes room for another
+LARGE = 512  # halves of the shortest life after which weights are brought back
+SIZES, MIDDLE = 64, 32  # classes of importance, one for each power of two; that of 0.5 to 1
+SURE = 1e-3  # how far arrivals of one key are alike, at least
+HITS, ENDED, ENDED_SHARE = range(3)  # rows of `ages`
+BEGAN, BEGAN_SHARE, CAME, PASSED = range(4)  # columns of `sums`
+UNSET = np.iinfo(np.int64).min
+
+RECORD = np.dtype(
+    (
+        np.record,
+        [
+            ("code", np.int64, (CELLS,)),  # of the key that a cell belongs to
+            ("last", np.int64, (CELLS, 2)),  # (cell, side) -> clock of its latest arrival, or UNSET
+            ("share", np.float64, (CELLS, 2)),  # (cell, side) -> how likely a partner was then
+            ("weight", np.float64, (CELLS, 2, LIVES.size)),  # (cell, side, life) -> arrivals
+            ("worth", np.float64, (CELLS, 2)),  # (cell, side) -> importance of its latest arrival, or -1
+            ("held", np.float64, (CELLS, 2, LIVES.size)),  # (cell, side, life) -> tuples that the shadow keeps
+            ("total", np.float64, (2, LIVES.size)),
+            ("fresh", np.float64, (2, LIVES.size)),  # what an arrival weighs now
+            ("stays", np.float64, (2,)),  # what a tuple in a shadow weighs now
+            ("price", np.float64, (LIVES.size,)),
+            ("gain", np.float64, (LIVES.size,)),
+            ("steps", np.float64, (2,)),  # what a price is multiplied by when a tuple is not kept, and when it is
+            # (side, row, class): partners that came at that age of the latest arrival; latest arrivals that another
+            # followed at that age (the last class: beyond the span); the same, each times how likely a partner was
+            ("ages", np.float64, (2, 3, CLASSES + 1)),
+            # (side, column): arrivals in the sample; the same, each times how likely a partner was; arrivals; ticks
+            ("sums", np.float64, (2, 4)),
+            ("pace", np.float64, (2,)),  # arrivals on a side, relative to the mean of both
+            ("lift", np.float64, (2, CLASSES)),  # partners per tick beyond what keys foretell, at best from an age on
+            ("sizes", np.float64, (2, SIZES, 2)),  # (side, class) -> arrivals of such importance, and that in all
+            # (side, class), per arrival: the importance of those in lower classes, the number and the importance of
+            # those in this one, the number of those above
+            ("typical", np.float64, (2, SIZES, 4)),
+            ("average", np.float64, (2,)),  # importance of an arrival
+            (
+                "alike",
+                np.float64,
+                (2, 4),
+            ),  # neighbours of one key: how many, sum, sum of squares, of products
+            ("doubt", np.float64, (2,)),  # in weights of the latest lesson; 0 before the first
+            ("start", np.float64),  # how much of what came first is not yet forgotten
+            ("clock", np.int64, (2, 3)),  # latest, as of which weights begin, as of which `fresh` and `stays` are
+            ("span", np.int64, (2,)),
+            ("longest", np.int64),
+            ("level", np.int64),  # how often the sample was halved
+            ("chosen", np.int64),  # half-life
+            ("came", np.int64),  # arrivals since the latest lesson
+            ("sampled", np.int64),  # those of the sample
+            ("next", np.int64),  # when the next lesson is
+            ("lifted", np.int64),  # 1: some age has a lift
+            ("cell", np.int64),  # of the latest arrival, or -1
+            ("anew", np.int64, (2,)),  # 1: since the latest lesson nobody was told of it
+        ],
+    )
+)
+
+
+def make(setting: Setting) -> npt.NDArray[Any]:
+    """Return a record with nothing learned."""
+    lessons = np.zeros(1, RECORD)
+    first = lessons[0]
+    for name in ("last", "clock"):
+        first[name][:] = UNSET
+    for name in ("fresh", "stays", "steps", "pace"):
+        first[name][:] = 1.0
+    first["price"][:] = LEAST_PRICE
+    first["worth"][:] = -1.0
+    first["start"], first["chosen"], first["next"] = 1.0, FIRST, UNSET
+    first["span"][:], first["longest"] = setting.span, setting.span.max()
+    return lessons
+
+
+@part
+def class_of(lessons: np.record, side: int, age: int) -> int:
+    """Return the class of an age, CLASSES if it is beyond the span."""
+    span = lessons.span[side]
+    return wide(CLASSES) if age >= span else wide(int(CLASSES * (max(age, 0) / span)))
+
+
+@part
+def pass_time(lessons: np.record, side: int, clock: int, span: Ints) -> float:
+    """Move on to a clock, and to spans that may have changed; returns how many half-lives have passed."""
+    lessons.span[side] = span[side]
+    lessons.longest = max(span[0], span[1], 1)
+    latest = lessons.clock[side, 0]
+    if latest == UNSET:
+        for each in range(3):
+            lessons.clock[side, each] = clock
+        return 0.0
+    ticks = clock - latest
+    if ticks <= 0:
+        return 0.0
+    lessons.clock[side, 0] = clock
+    lessons.sums[side, PASSED] += ticks
+    return ticks / (LIVES[lessons.chosen] * lessons.longest)
+
+
+@part
+def freshen(lessons: np.record, side: int) -> None:
+    """Bring what an arrival weighs up to the latest clock."""
+    now = lessons.clock[side, 0]
+    if lessons.clock[side, 2] == now:
+        return
+    if (now - lessons.clock[side, 1]) / lessons.longest >= LARGE * LIVES[0]:
+        bring_back(lessons, side)
+    lessons.clock[side, 2] = now
+    fresh = 2.0 ** ((now - lessons.clock[side, 1]) / (LIVES[LIVES.size - 1] * lessons.longest))
+    for life in range(LIVES.size - 1, -1, -1):
+        lessons.fresh[side, life] = fresh
+        fresh = fresh * fresh * fresh * fresh
+    lessons.stays[side] = lessons.fresh[side, 1] ** 2
+
+
+@part
+def bring_back(lessons: np.record, side: int) -> None:
+    """Let the weights of a side begin at its latest clock. O(CELLS)."""
+    since = (lessons.clock[side, 0] - lessons.clock[side, 1]) / lessons.longest
+    lessons.clock[side, 1] = lessons.clock[side, 0]
+    stayed = 2.0 ** -(since / STAYS)
+    for life in range(LIVES.size):
+        left = 2.0 ** -(since / LIVES[life])
+        lessons.total[side, life] *= left
+        for cell in range(CELLS):
+            lessons.weight[cell, side, life] *= left
+            lessons.held[cell, side, life] *= stayed
+
+
+@part
+def sampled(lessons: np.record, code: int) -> bool:
+    """Say whether a key is in the sample."""
+    lot = mixed(np.uint64(code) ^ GOLDEN)
+    return (wide(lot >> np.uint64(20)) & ((1 << lessons.level) - 1)) == 0
+
+
+@part
+def clear(lessons: np.record, cell: int) -> None:
+    """Free a cell."""
+    for side in range(2):
+        lessons.last[cell, side] = UNSET
+        lessons.worth[cell, side] = -1.0
+        for life in range(LIVES.size):
+            lessons.weight[cell, side, life] = 0.0
+            lessons.held[cell, side, life] = 0.0
+
+
+@part
+def idle(lessons: np.record, cell: int) -> bool:
+    """Say whether a cell belongs to nobody, or to a key that did not come for long."""
+    for side in range(2):
+        last = lessons.last[cell, side]
+        if last != UNSET and lessons.clock[side, 0] - last < IDLE * lessons.longest:
+            return False
+    return True
+
+
+@part
+def cell_of(lessons: np.record, code: int) -> int:
+    """Return the cell of a key in the sample, or -1: there was none, so the sample was halved."""
+    start = wide(mixed(np.uint64(code)) & np.uint64(CELLS - 1))
+    room = wide(-1)
+    for step in range(STRETCH):
+        cell = (start + step) & (CELLS - 1)
+        if lessons.code[cell] == code:
+            return cell
+        if room < 0 and idle(lessons, cell):
+            room = cell
+    if room >= 0:
+        clear(lessons, room)
+        lessons.code[room] = code
+        return room
+    halve(lessons)
+    return wide(-1)
+
+
+@part
+def halve(lessons: np.record) -> None:
+    """Leave half of the keys out of the sample, and half of what was counted of ages. O(CELLS)."""
+    lessons.level += 1
+    for cell in range(CELLS):
+        if not sampled(lessons, lessons.code[cell]):
+            for side in range(2):
+                for life in range(LIVES.size):
+                    lessons.total[side, life] -= lessons.weight[cell, side, life]
+            clear(lessons, cell)
+    for side in range(2):
+        keep_ages(lessons, side, 0.5)
+        lessons.sums[side, BEGAN] /= 2.0
+        lessons.sums[side, BEGAN_SHARE] /= 2.0
+
+
+@part
+def keep_ages(lessons: np.record, side: int, left: float) -> None:
+    """Forget a part of what was counted of ages."""
+    for row in range(3):
+        for at in range(CLASSES + 1):
+            lessons.ages[side, row, at] *= left
+
+
+@part
+def note(lessons: np.record, side: int, code: int) -> None:
+    """Learn from an arrival. O(lives) if its key is in the sample, else O(1)."""
+    lessons.sums[side, CAME] += 1.0
+    lessons.came += 1
+    lessons.cell = wide(-1)
+    if sampled(lessons, code):
+        learn(lessons, side, code)
+
+
+@outlined
+def learn(lessons: np.record, side: int, code: int) -> None:
+    """Learn from an arrival whose key is in the sample."""
+    cell = cell_of(lessons, code)
+    if cell < 0:
+        return
+    lessons.sampled += 1
+    lessons.cell = cell
+    for each in range(2):
+        freshen(lessons, each)
+    learn_ages(lessons, side, cell)
+    for life in range(LIVES.size):
+        learn_life(lessons, side, cell, life)
+
+
+@part
+def learn_ages(lessons: np.record, side: int, cell: int) -> None:
+    """Note at what age an arrival meets the latest of the other side, and follows the latest of its own."""
+    other, chosen = 1 - side, lessons.chosen
+    before = lessons.last[cell, other]
+    if before != UNSET:
+        at = class_of(lessons, other, lessons.clock[other, 0] - before)
+        if at < CLASSES:
+            lessons.ages[other, HITS, at] += 1.0
+    before = lessons.last[cell, side]
+    if before != UNSET:
+        at = class_of(lessons, side, lessons.clock[side, 0] - before)
+        lessons.ages[side, ENDED, at] += 1.0
+        lessons.ages[side, ENDED_SHARE, at] += lessons.share[cell, side]
+    share = 0.0
+    if lessons.total[other, chosen] > 0.0:
+        share = lessons.weight[cell, other, chosen] / lessons.total[other, chosen]
+    lessons.last[cell, side] = lessons.clock[side, 0]
+    lessons.share[cell, side] = share
+    lessons.sums[side, BEGAN] += 1.0
+    lessons.sums[side, BEGAN_SHARE] += share
+
+
+@part
+def learn_life(lessons: np.record, side: int, cell: int, life: int) -> None:
+    """Let an arrival meet what a shadow holds, and enter it."""
+    other, price = 1 - side, lessons.price[life]
+    if lessons.total[side, life] > 0.0:
+        if lessons.weight[cell, side, life] * lessons.pace[side] >= price * lessons.total[side, life]:
+            lessons.gain[life] += lessons.held[cell, other, life] / lessons.stays[other]
+        else:
+            lessons.held[cell, other, life] = 0.0
+    lessons.weight[cell, side, life] += lessons.fresh[side, life]
+    lessons.total[side, life] += lessons.fresh[side, life]
+    if lessons.total[other, life] > 0.0:
+        kept = lessons.weight[cell, other, life] * lessons.pace[other] >= price * lessons.total[other, life]
+        lessons.held[cell, side, life] = lessons.held[cell, side, life] + lessons.stays[side] if kept else 0.0
+        lessons.price[life] = max(price * lessons.steps[1 if kept else 0], LEAST_PRICE)
+
+
+@part
+def size_of(importance: float) -> int:
+    """Return the class of an importance."""
+    return wide(min(max(math.frexp(importance)[1] + MIDDLE, 0), SIZES - 1)) if importance > 0.0 else wide(0)
+
+
+@part
+def note_worth(lessons: np.record, side: int, importance: float) -> None:
+    """Learn from the importance of the latest arrival."""
+    size = size_of(importance)
+    lessons.sizes[side, size, 0] += 1.0
+    lessons.sizes[side, size, 1] += importance
+    cell = lessons.cell
+    if cell < 0:
+        return
+    before = lessons.worth[cell, side]
+    lessons.worth[cell, side] = importance
+    if before >= 0.0:
+        lessons.alike[side, 0] += 1.0
+        lessons.alike[side, 1] += before + importance
+        lessons.alike[side, 2] += before * before + importance * importance
+        lessons.alike[side, 3] += before * importance
+
+
+@part
+def lesson(lessons: np.record, held: int) -> bool:
+    """Draw conclusions now and then; says whether that was now.
+
+    Parameters:
+        held: tuples in memory.
+    """
+    if lessons.clock[0, 0] == UNSET or lessons.clock[1, 0] == UNSET:
+        return False
+    now = lessons.clock[0, 0] // 2 + lessons.clock[1, 0] // 2
+    if lessons.next == UNSET:
+        lessons.next = now + lessons.longest // LESSONS
+    if now < lessons.next or lessons.came < ENOUGH:
+        return False
+    lessons.next = now + lessons.longest // LESSONS
+    conclude(lessons, held)
+    return True
+
+
+@outlined
+def conclude(lessons: np.record, held: int) -> None:
+    """Say how fast the sides are, which half-life is best, and what each age is worth."""
+    if lessons.sampled < FEW and lessons.level > 0:
+        lessons.level -= 1
+    lessons.came = lessons.sampled = lessons.lifted = 0
+    choose_life(lessons)
+    set_steps(lessons, held)
+    for side in range(2):
+        lift_ages(lessons, side)
+        price_sizes(lessons, side)
+        lessons.doubt[side] = doubt_of(lessons, side)
+    for side in range(2):
+        keep_ages(lessons, side, KEPT)
+        for column in range(4):
+            lessons.sums[side, column] *= KEPT
+            lessons.alike[side, column] *= KEPT
+        for size in range(SIZES):
+            lessons.sizes[side, size, 0] *= KEPT
+            lessons.sizes[side, size, 1] *= KEPT
+    lessons.start *= KEPT
+
+
+@part
+def choose_life(lessons: np.record) -> None:
+    """Take the half-life whose shadow gained most, if that is noticeably more than the present one's."""
+    best, most = wide(lessons.chosen), BETTER * lessons.gain[lessons.chosen]
+    for life in range(LIVES.size):
+        if lessons.gain[life] > most:
+            best, most = wide(life), lessons.gain[life]
+    lessons.chosen = best
+    for life in range(LIVES.size):
+        lessons.gain[life] *= KEPT_GAIN
+
+
+@part
+def set_steps(lessons: np.record, held: int) -> None:
+    """Let prices rest where as large a share of arrivals is kept as memory has room for; note how fast sides are."""
+    need = 0.0
+    both = lessons.sums[0, CAME] + lessons.sums[1, CAME]
+    for side in range(2):
+        came = lessons.sums[side, CAME]
+        need += came * min(1.0, lessons.span[side] / max(lessons.sums[side, PASSED], 1.0))
+        lessons.pace[side] = 2.0 * (came + FEW) / (both + 2 * FEW)
+    room = min(1.0, held / max(need, 1.0))
+    lessons.steps[0] = math.exp(-PACE * room)
+    lessons.steps[1] = math.exp(PACE * (1.0 - room))
+
+
+@part
+def lift_ages(lessons: np.record, side: int) -> None:
+    """Work out how many partners each age brings beyond what keys foretell, and the best average from it on.
+
+    Keys foretell too little of those they hardly know. That is the same at every age, so the mean does not count. At
+    the start of a stream few have lived to an old age: of what came in a time T, a share of 1 - age / T.
+    """
+    width = lessons.span[side] / CLASSES
+    passed = max(lessons.sums[side, PASSED], 1.0)
+    rate = width * lessons.sums[1 - side, BEGAN] / passed
+    flat, found = 0.0, False
+    for again in range(2):
+        left, left_share, all_seen, all_more = lessons.sums[side, BEGAN], lessons.sums[side, BEGAN_SHARE], 0.0, 0.0
+        for at in range(CLASSES):
+            ended, ended_share = lessons.ages[side, ENDED, at], lessons.ages[side, ENDED_SHARE, at]
+            lived = max(1.0 - lessons.start * (at + 0.5) * width / passed, 0.0)
+            seen = max(left - ended / 2, 0.0) * lived
+            foretold = max(left_share - ended_share / 2, 0.0) * lived * rate + flat * seen
+            left -= ended
+            left_share -= ended_share
+            more = lessons.ages[side, HITS, at] - foretold
+            all_seen += seen
+            all_more += more
+            sure = again == 1 and seen > 1.0 and more > DOUBT * math.sqrt(foretold + 1.0) + SLACK * foretold
+            lessons.lift[side, at] = more / (seen * width) if sure else 0.0
+            found = found or sure
+        flat = max(all_more, 0.0) / max(all_seen, 1.0)
+    if not found:
+        return
+    lessons.lifted = 1
+    for at in range(CLASSES):
+        total, best = 0.0, 0.0
+        for until in range(at, CLASSES):
+            total += lessons.lift[side, until]
+            best = max(best, total / (until - at + 1))
+        lessons.lift[side, at] = best
+
+
+@part
+def price_sizes(lessons: np.record, side: int) -> None:
+    """Work out what an arrival of a side brings to partners of each class of importance."""
+    count, total = 0.0, 0.0
+    for size in range(SIZES):
+        count += lessons.sizes[side, size, 0]
+        total += lessons.sizes[side, size, 1]
+    count = max(count, 1.0)
+    lessons.average[side] = total / count
+    below, above = 0.0, 1.0
+    for size in range(SIZES):
+        share, brings = lessons.sizes[side, size, 0] / count, lessons.sizes[side, size, 1] / count
+        above -= share
+        lessons.typical[side, size, 0] = below
+        lessons.typical[side, size, 1] = share
+        lessons.typical[side, size, 2] = brings
+        lessons.typical[side, size, 3] = max(above, 0.0)
+        below += brings
+
+
+@part
+def doubt_of(lessons: np.record, side: int) -> float:
+    """Return how many arrivals of a key say as much of its importance as all keys do.
+
+    That is (1 - r) / r, where r is the correlation of neighbours, less its standard error.
+    """
+    count = max(lessons.alike[side, 0], 1.0)
+    mean = lessons.alike[side, 1] / (2.0 * count)
+    spread = lessons.alike[side, 2] / (2.0 * count) - mean * mean
+    common = lessons.alike[side, 3] / count - mean * mean
+    alike = common / spread - 1.0 / math.sqrt(count) if spread > 0.0 else 1.0
+    alike = min(alike, 1.0) if alike > SURE else SURE
+    return (1.0 - alike) / alike
+
+
+@part
+def lesser(lessons: np.record, side: int, importance: float) -> float:
+    """Return the lesser of an importance and that of an arrival on a side, on average."""
+    size = size_of(importance)
+    level = min(importance * lessons.typical[side, size, 1], lessons.typical[side, size, 2])
+    return lessons.typical[side, size, 0] + level + importance * lessons.typical[side, size, 3]
+
+
+@part
+def partners(lessons: np.record, side: int, share: float) -> float:
+    """Return the partners per tick of a tuple whose key is such a share of the other side's arrivals."""
+    return share * lessons.sums[1 - side, CAME] / max(lessons.sums[side, PASSED], 1.0)
+
+
+@part
+def lift_of(lessons: np.record, side: int, age: int) -> float:
+    """Return the partners per tick that an age brings beyond what the key foretells, at best from it on."""
+    return lessons.lift[side, min(class_of(lessons, side, age), CLASSES - 1)]
