@@ -48,6 +48,8 @@ class Cpu:
     types: object = None
     utility: Mapping[Any, float] | None = None
     combine: str = "max"
+    update: float = 0.25
+    over: str = "arrivals"
 
     def __str__(self) -> str:
         return f"cpu({self.comparisons_per_second:g} comparisons a second, {self.method})"
