@@ -86,6 +86,7 @@ class Model:
         self.entered: list[list[Row]] = [[], []]
         self.ranked: list[Row] = []
         self.seen: list[dict[int, float]] = [{}, {}]
+        self.was: list[dict[int, float]] = [{}, {}]  # when the period began
         self.worth: list[dict[int, float]] = [{}, {}]
         self.busy, self.began = -inf, -inf
         self.rear, self.bar, self.tie = 0.0, -1.0, 1.0
@@ -174,7 +175,9 @@ class Model:
         spare = given.speed * (1 + (given.queue / 2 - max(0.0, self.busy - ts)) / elapsed)
         probes = max(1e-9, spare / sum(rate))
         fully = probes / (1 + given.update)
+        counted, before = self.seen, self.was
         self.seen = [{key: 0.8 * n for key, n in side.items()} for side in self.seen]
+        self.was = [dict(side) for side in self.seen]
         if fully >= 1:
             self.rear, self.bar, self.tie = 0.0, -1.0, 1.0
         elif given.method in FULLY:
@@ -191,7 +194,9 @@ class Model:
                 ]
                 self.bar, self.tie = bar_for([(score, 1 / len(scores)) for score in scores], fully)
         elif given.method == "auto":
-            enters = self.choose(p, share, probes)
+            late = [{key: n - before[s].get(key, 0.0) for key, n in counted[s].items()} for s in range(2)]
+            early = [{key: before[s].get(key, 0.0) for key in keys} for s in range(2)]
+            enters = self.choose(p, share, probes, (early, late))
             self.weights, self.worth, self.bar = (0.0, 1.0), enters, 0.5
             mass_in = sum(share[s] * p[s][key] * enters[s][key] for s in range(2) for key in keys)
             self.rear = min(1.0, max(0.0, 1 - probes + given.update * mass_in))
@@ -228,16 +233,37 @@ class Model:
         values = [top([(i, mass * x) for i, mass in counts(x)], min(x, max(0.0, probes - update * x))) for x in tried]
         return next(x for x, value in zip(tried, values, strict=True) if value >= max(values) * (1 - 1e-9))
 
-    def choose(self, p: list[dict[int, float]], share: list[float], probes: float) -> list[dict[int, float]]:
-        """Return (side, key) -> 1 if rows enter, else 0; windows in rows over arrivals."""
+    def choose(
+        self,
+        p: list[dict[int, float]],
+        share: list[float],
+        probes: float,
+        seen: tuple[list[dict[int, float]], list[dict[int, float]]],
+    ) -> list[dict[int, float]]:
+        """Return (side, key) -> 1 if rows enter, else 0; windows in rows over arrivals.
+
+        `seen` is what came before the last period, and in it.
+        """
         held = {key for side in self.worth for key, worth in side.items() if worth}
         choice = Choice(p, share, self.given, probes, held)
         high = max(1.0, float(max(self.given.span)))
         prices = [0.0, *(0.25 * (high / 0.25) ** (j / 11) for j in range(12))]
-        tried = [choice.entering(price, part) for price in prices for part in PARTS]
+        asked = [(price, part) for price in prices for part in PARTS]
+        tried = [choice.entering(*each) for each in asked]
         values = [choice.promise(kept) for kept in tried]
-        best = next(k for k, value in zip(tried, values, strict=True) if value >= max(values) * (1 - 1e-9))
-        return [{key: float(kept > 0.5) for key, kept in side.items()} for side in best]
+        best = next(at for at, value in enumerate(values) if value >= max(values) * (1 - 1e-9))
+        everybody = [dict.fromkeys(side, 1.0) for side in p]
+        lasting = 1.0
+        if all(sum(side.values()) > 0 for counts in seen for side in counts):
+            early, late = ([{k: n / sum(s.values()) for k, n in s.items()} for s in counts] for counts in seen)
+            kept = choice._replace(p=early).entering(*asked[best])
+            for s in range(2):
+                inside = [key for key, enters in kept[s].items() if enters > 0.5]
+                mass = [sum(chances[s][key] for key in inside) for chances in (early, late)]
+                lasting *= min(1.0, mass[1] / max(mass[0], 1e-300))
+        if probes > self.given.update and choice.promise(everybody) >= values[best] * lasting:
+            return everybody
+        return [{key: float(kept > 0.5) for key, kept in side.items()} for side in tried[best]]
 
 
 class Choice(NamedTuple):

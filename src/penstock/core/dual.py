@@ -55,6 +55,7 @@ class Lanes(NamedTuple):
     held: Ints  # (side, key) -> rows that a newcomer can meet: the window-histograms
     heads: Ints  # (side, key) -> the newest row that has left the aux-window; -1: none
     seen: Floats  # (side, key) -> rows that came, fading
+    was: Floats  # the same, when the period began
     worth: Floats  # (side, key) -> what the controller thinks of it
     scores: Floats  # of rows that came in this period, the latest
     dials: Floats
@@ -86,7 +87,7 @@ def key_id(lanes: Lanes, code: int) -> int:
         table[at], lanes.code[new] = new, code
         for side in range(2):
             lanes.held[side, new], lanes.heads[side, new] = 0, -1
-            lanes.seen[side, new] = lanes.worth[side, new] = 0.0
+            lanes.seen[side, new] = lanes.was[side, new] = lanes.worth[side, new] = 0.0
         marks[KEYS] = new + 1
     return wide(table[at])
 
@@ -361,6 +362,7 @@ def empty(kind: tuple[bool, bool, bool, bool], seed: State, room: int) -> Lanes:
         np.zeros(room, np.int64),
         np.zeros((2, room), np.int64),
         np.zeros((2, room), np.int64),
+        np.zeros((2, room)),
         np.zeros((2, room)),
         np.zeros((2, room)),
         np.zeros(room),

@@ -34,7 +34,7 @@ FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 14
 FIRST_LEDGER = 1 << 10
 FADED = 1e-3  # rows of a key that are not worth remembering
-BY_KEY = ("held", "heads", "seen", "worth")
+BY_KEY = ("held", "heads", "seen", "was", "worth")
 
 Adapt = Callable[[Lanes, int], None]  # called when a period is over, with the tick; sets the dials of the next
 

@@ -109,6 +109,9 @@ class Settings:
             if self.cpu.method not in methods:
                 got = f"{self.cpu.method!r} with on={self.on}"
                 raise InputError("method", got, f"there give one of {', '.join(map(repr, methods))}")
+            if self.memory is not None and not isinstance(self.on, Condition):
+                got = f"{self.memory!r} with {self.cpu}"
+                raise BudgetError("memory", got, "one budget at a time on equal keys: leave it None")
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by name, as given."""

@@ -37,8 +37,6 @@ def windows(bound: Bound) -> Core:
 def _check(bound: Bound, cpu: Cpu) -> None:
     """Raise if something is asked for that joins on keys under a CPU budget cannot do."""
     settings, on = bound.settings, f"with {cpu}"
-    if bound.unit != "none":
-        raise BudgetError("memory", f"{settings.memory!r} {on}", "one budget at a time on equal keys: leave it None")
     if settings.per_key is not None:
         raise BudgetError("per_key", f"{settings.per_key!r} {on}", "leave it None")
     if cpu.types is not None:

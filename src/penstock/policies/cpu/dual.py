@@ -36,7 +36,8 @@ class DualController:
     enter, by lot, that gives the most pairs. "random-drop", "modular" and "integrated" probe every row that enters,
     and choose those by lot, by how often their key comes on the other side, or by that and the partners that are in
     memory already. "auto" lets rows enter whose key is worth it, by lot if there are too many, and probes those that
-    find most, also of those that do not enter: a row that is not stored can still find what is.
+    find most, also of those that do not enter: a row that is not stored can still find what is. If such a choice did
+    not keep its promise in the last period, all rows enter.
 
     References: dual2006 §3, §4; das2003 §2.1 (slow CPU; modular and integrated).
     """
@@ -80,6 +81,7 @@ class DualController:
         else:
             self._share_time(lanes, load)
         seen *= KEPT
+        lanes.was[:, :used] = seen
 
     def _fill_queue(self, lanes: Lanes, load: Load, rate: Floats) -> None:
         """Let as many rows in as can be probed, those with the highest score."""
@@ -105,7 +107,12 @@ class DualController:
         held = lanes.worth[:, :used].max(axis=0, initial=0.0)
         few, few_held = speeds.classes(load, held)
         if self.method == "auto":
-            enters = speeds.entering(load, *speeds.best_choice(few, few_held), held) > 0.5
+            price, part, promised = speeds.best_choice(few, few_held)
+            enters = speeds.entering(load, price, part, held) > 0.5
+            if load.probes > load.update:
+                everybody = float(speeds.output_by_key(few, np.ones((1, *few.chances.shape)))[0])
+                if everybody >= promised * self._lasting(lanes, load, price, part):
+                    enters[...] = True
             lanes.worth[:, :used] = enters
             dials[[WORTH, BAR]] = 1.0, 0.5
             rear = 1.0 - load.probes + load.update * float((load.share[:, None] * load.chances * enters).sum())
@@ -114,6 +121,22 @@ class DualController:
             dials[[BAR, TIE]] = (0.0, share) if share < 1.0 else (-1.0, 1.0)
             rear = 1.0 + load.update - load.probes / share
         dials[REAR] = min(1.0, max(0.0, rear))
+
+    @staticmethod
+    def _lasting(lanes: Lanes, load: Load, price: float, part: float) -> float:
+        """Return how much of its promise a choice of keys kept: made when the period began, held to what came then.
+
+        Keys that seem to be worth most are so by chance, too, and popular keys change.
+        """
+        used = load.keys.size
+        was, held = lanes.was[:, :used], lanes.worth[:, :used].max(axis=0, initial=0.0)
+        came = lanes.seen[:, :used] - was
+        if not (was.any(axis=1).all() and came.any(axis=1).all()):
+            return 1.0
+        before, after = (counts / counts.sum(axis=1, keepdims=True) for counts in (was, came))
+        kept = speeds.entering(load._replace(chances=before), price, part, held) > 0.5
+        shares = (after * kept).sum(axis=1) / np.maximum((before * kept).sum(axis=1), 1e-300)
+        return float(np.minimum(shares, 1.0).prod())
 
     def _front(self, load: Load) -> float:
         """Return the share of rows that enter, by lot."""

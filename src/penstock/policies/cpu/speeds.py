@@ -243,8 +243,10 @@ def entering(load: Load, price: float, part: float, held: Floats) -> Floats:
     return keys * share
 
 
-def best_choice(load: Load, held: Floats) -> tuple[float, float]:
+def best_choice(load: Load, held: Floats) -> tuple[float, float, float]:
     """Return the price and the part of the time for updates, as ``entering`` takes them, that promise most pairs.
+
+    The third number is what they promise, for each row that comes.
 
     Cost: O(classes log window) for each that is tried.
     """
@@ -255,7 +257,9 @@ def best_choice(load: Load, held: Floats) -> tuple[float, float]:
             kept = entering(load, price, part, held)
             tried.setdefault(kept.tobytes(), (price, part, kept))
     found = output_by_key(load, np.stack([kept for _, _, kept in tried.values()]))
-    return list(tried.values())[first_best(found)][:2]
+    best = first_best(found)
+    price, part, _ = list(tried.values())[best]
+    return price, part, float(found[best])
 
 
 def first_best(values: Floats) -> int:
