@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-auto bench-recall bench-dashboard figures docs site clean
+.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-auto bench-recall bench-cpu bench-dashboard figures docs site clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ bench-auto: $(READY) ## measure auto beside the best other policy; writes benchm
 
 bench-recall: $(READY) ## measure live recall and advice; writes benchmarks/recall.json and docs/recall.md's tables
 	$(BIN)/python -m benchmarks.recall
+
+bench-cpu: $(READY) ## measure joins under a CPU budget; writes benchmarks/cpu.json, docs/cpu.md's tables and the claims
+	$(BIN)/python -m benchmarks.cpu
 
 bench-dashboard: $(READY) ## measure what a dashboard costs; writes benchmarks/dashboard.json and docs/dashboard.md
 	$(BIN)/python -m benchmarks.dashboard

@@ -19,6 +19,12 @@ def kept() -> dict[str, Figure]:
     return {name: Figure(**document) for name, document in json.loads(KEPT.read_text(encoding="utf-8")).items()}
 
 
+def keep(figures: dict[str, Figure]) -> None:
+    """Write the figures down, in the papers' order."""
+    documents = {each: figures[each].to_dict() for each in names() if each in figures}
+    KEPT.write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")
+
+
 def claims_table(figures: dict[str, Figure]) -> str:
     """Return every claim beside what was measured, paper by paper, as Markdown."""
     parts = []
@@ -41,8 +47,7 @@ def main() -> None:
     for name in sys.argv[1:] or names():
         print(name, flush=True)
         found[name] = figure(name, quick=False, progress=lambda _done, _total: None)
-        documents = {each: found[each].to_dict() for each in names() if each in found}
-        KEPT.write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")
+        keep(found)
     write_claims()
 
 

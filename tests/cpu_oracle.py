@@ -150,10 +150,10 @@ class Model:
             return
         paper = given.method != "selective"
         if paper:  # Algorithm 1
-            waits = self.came * min(1.0, max(0.0, self.busy - ended) / given.period)
-            taken = (self.came + self.waited - waits - self.missed) / self.came
+            waits = (self.came - self.missed) * min(1.0, max(0.0, self.busy - ended) / given.period)
+            taken = (self.came - self.missed + self.waited - waits) / self.came
             self.waited = waits
-            self.r = taken * self.r if taken < 1 else min(1.0, 1.2 * self.r)
+            self.r = max(1e-3, taken * self.r if taken < 1 else min(1.0, 1.2 * self.r))
         else:
             self.r = self.ease / self.came
         self.did.shares.append(self.r)

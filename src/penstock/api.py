@@ -26,13 +26,16 @@ from penstock.planner import statistics
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import Stream
 from penstock.policies import registry
-from penstock.policies.cpu.controller import METHODS, Cpu
+from penstock.policies.cpu import controller, dual
+from penstock.policies.cpu.controller import Cpu
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
 from penstock.streams import files
 from penstock.streams.sets import Condition
 from penstock.streams.times import Every, Rows
+
+CPU_METHODS = tuple(dict.fromkeys((*controller.METHODS, *dual.METHODS)))
 
 
 def join(  # noqa: PLR0913 - the one front door
@@ -76,7 +79,7 @@ def join(  # noqa: PLR0913 - the one front door
         policy: a name or an object made by ``pen.policy``; "auto" learns which rows to keep.
         importance: a column of numbers, or ("left", "right"); adds the column `importance` to the result.
         combine: how the importances of a pair become one: "min", "sum", "product", "max" or "mean".
-        cpu: a CPU budget, made by ``pen.cpu``, for joins on conditions.
+        cpu: a CPU budget, made by ``pen.cpu``; embedded only.
         per_key: at most this many rows of one key and side are kept; the oldest leave first.
         shards: on Spark, how many parts the keys are divided into, each with its part of the memory; default
             ``spark.sql.shuffle.partitions``.
@@ -679,19 +682,26 @@ def cpu(  # noqa: PLR0913 - one budget
     types: Any = None,
     utility: Mapping[Any, float] | None = None,
     combine: str = "max",
+    update: float = 0.25,
+    over: str = "arrivals",
 ) -> Cpu:
-    """Make a CPU budget for a join on a condition: ``cpu=pen.cpu(comparisons_per_second=100_000)``.
+    """Make a CPU budget for a join: ``cpu=pen.cpu(comparisons_per_second=100_000)``.
 
-    The idea: every row enters its window; what is saved is comparisons. When rows come faster than they can be
-    compared with the whole other window, each is compared with the part that pays most, learned from a sample.
-    What was skipped is in the ledger, row by row. Time is the rows' own: a run repeats.
+    The idea: on a condition, every row enters its window, and what is saved is comparisons. When rows come faster
+    than they can be compared with the whole other window, each is compared with the part that pays most, learned from
+    a sample. On equal keys, a row is probed or not, by what it would find, and if there is no time even to let all
+    rows enter, some are dropped at the queue. What was given up is in the ledger, row by row. Time is the rows' own:
+    a run repeats.
 
     Parameters:
         comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
-            time column; per tick where time is in ticks.
+            time column; per tick where time is in ticks. On equal keys a probe counts as one.
         latency, share: budgets by the clock on the wall; not available yet.
-        method: "selective" ("auto" means it); or, to compare with: "rate", "correlation" or "direction", the paper's
-            steps, each with those before it, and "random-drop", which drops rows at the queue.
+        method: on a condition "selective" ("auto" means it); or, to compare with: "rate", "correlation" or
+            "direction", the paper's steps, each with those before it. On equal keys "auto": the best choice of rows
+            and of how many to probe, by what it promises; "dual" as dual2006 has it, "rear" without its
+            front-shedding, or "selective". To compare with: "random-drop" drops rows at the queue; on keys also
+            "modular", by how often their partners come, and "integrated", by that and the partners in memory.
         basic_window: the parts that a window is cut into; default a twentieth of the window.
         every: how often to adapt: half the period of bursts is good; default a quarter of the window.
         queue: how long a row may wait; default as long as a basic window, at least 2 ticks.
@@ -699,19 +709,24 @@ def cpu(  # noqa: PLR0913 - one budget
         types: a column, or ("left", "right"), with the type of each row; goes with `utility`.
         utility: {type: value}; what is worth most is then probed first, instead of what gives most pairs.
         combine: the value of a pair: "max" or "mean" of its rows.
+        update: on equal keys, what it costs to let a row enter its window, in comparisons.
+        over: on equal keys and windows in rows, whether a window is the last rows that came ("arrivals"), so that
+            what is found is part of the exact join, or the last that entered ("entered"), as in dual2006.
 
     Examples:
         >>> import penstock as pen
         >>> print(pen.cpu(comparisons_per_second=5000))
         cpu(5000 comparisons a second, auto)
 
-    References: gedik2007 §4, §5.
+    References: gedik2007 §4, §5; dual2006 §3, §4; das2003 §2.1.
     """
     for name, given in (("latency", latency), ("share", share)):
         if given is not None:
             raise InputError(name, repr(given), "not available yet: give comparisons_per_second")
-    if method not in METHODS:
-        raise InputError("method", repr(method), f"give one of {', '.join(map(repr, METHODS))}")
+    if method not in CPU_METHODS:
+        raise InputError("method", repr(method), f"give one of {', '.join(map(repr, CPU_METHODS))}")
+    if over not in {"arrivals", "entered"}:
+        raise InputError("over", repr(over), 'give "arrivals" or "entered"')
     if (types is None) != (utility is None) or (utility is not None and not utility):
         raise InputError("utility", f"{utility!r} with types={types!r}", "give both, a column and {type: value}")
     if combine not in {"max", "mean"}:
@@ -722,7 +737,8 @@ def cpu(  # noqa: PLR0913 - one budget
     if positive("sampling", sampling) > 1:
         raise InputError("sampling", repr(sampling), "give a number above 0 and up to 1")
     speed = positive("comparisons_per_second", comparisons_per_second)
-    return Cpu(speed, method, basic_window, every, queue, float(sampling), types, values or None, combine)
+    cost = positive("update", update)
+    return Cpu(speed, method, basic_window, every, queue, float(sampling), types, values or None, combine, cost, over)
 
 
 def rows(count: int) -> Rows:

@@ -317,8 +317,8 @@ def test_types_without_a_value_are_named() -> None:
 
 def test_what_a_budget_cannot_do_is_said() -> None:
     rows, cpu = table([(1, [1])]), pen.cpu(comparisons_per_second=9)
-    with pytest.raises(InputError, match="for joins on conditions"):
-        pen.join(rows, rows, on="row", time="ts", window=5, cpu=cpu)
+    with pytest.raises(InputError, match="on Arrow tables and pandas: leave it None"):
+        pen.joining(rows, on="row", time="ts", window=5, cpu=cpu)
     how: dict[str, Any] = {"on": pen.overlap("value", at_least=1), "time": "ts", "window": 5, "cpu": cpu}
     with pytest.raises(InputError, match="how late rows may be"):
         pen.Join(schemas=(rows.schema, rows.schema), lateness="watermark", **how)

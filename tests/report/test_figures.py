@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import InputError, OutputError
 from penstock.report.figures import Figure, relative, save
-from penstock.report.papers import das2003, golab2003, importance2006
+from penstock.report.papers import das2003, dual2006, gedik2007, golab2003, importance2006
 from penstock.report.papers.claims import FAILS, HOLDS, IN_PART, judged
 from penstock.report.papers.registry import PAPERS, figure, names
 
@@ -69,6 +69,44 @@ def test_figures_of_several_streams(number: str) -> None:
         for model, counted in zip(made.curves[name], made.curves[f"{name}, counted"], strict=True):
             assert 0.4 < counted / model < 1.2  # loops stop early where the model lets windows grow with τ
     assert golab2003.claims({number: made})
+
+
+@pytest.mark.parametrize("number", ["4", "5"])
+def test_figures_of_dual_windows(number: str) -> None:
+    made, told = measured(f"dual2006/{number}")
+    assert told[-1] == (len(told), len(told))
+    assert dual2006.claims({number: made})
+
+
+@pytest.mark.parametrize("number", ["5", "6", "8", "16"])
+def test_figures_of_selective_joins(number: str) -> None:
+    made, told = measured(f"gedik2007/{number}")
+    assert told[-1] == (len(told), len(told))
+    assert all(min(curve) >= 0 for curve in made.curves.values())
+    assert bool(gedik2007.claims({number: made})) == (number in {"5", "16"})
+
+
+@pytest.mark.skipif(not (DATA / "health_news").exists(), reason="the headlines are not there: set PENSTOCK_DATA")
+def test_headlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DATA", str(DATA))
+    made, _ = measured("gedik2007/news")
+    assert all(mine > theirs for mine, theirs in zip(made.curves["SELECTIVE"], made.curves["RAND"], strict=True))
+
+
+@pytest.mark.skipif(not (DATA / "flux_tower").exists(), reason="the temperatures are not there: set PENSTOCK_DATA")
+def test_temperatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DATA", str(DATA))
+    made, _ = measured("dual2006/9")
+    assert all(mine >= theirs for mine, theirs in zip(made.curves["DUAL"], made.curves["RAND"], strict=True))
+
+
+@pytest.mark.parametrize("name", ["dual2006/9", "gedik2007/news"])
+def test_figures_without_their_data_say_what_is_missing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    with pytest.raises(InputError, match="set PENSTOCK_DATA"):
+        figure(name, quick=True, progress=lambda _done, _total: None)
 
 
 def test_rates_of_several_streams() -> None:

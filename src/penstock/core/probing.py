@@ -124,16 +124,16 @@ def step_sets(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told
         if treat(shelf, terms, effort, rows, told, at, kind):
             insert(shelf, terms.rule, side, (tick, rows.ts[at], rows.row[at], kind), rows.sets, at)
         else:
-            drop(told, side, rows.row[at], tick)
+            drop(told, side, rows.row[at], tick, wide(0))
         done[0] += 1
     return DONE
 
 
 @part
-def drop(told: Told, side: int, row: int, tick: int) -> None:
-    """Write down a row that was dropped at the queue: every partner is missing, also those that came before."""
+def drop(told: Any, side: int, row: int, tick: int, met: int) -> None:
+    """Write down a row that did not enter: the rows of the other side before `met` are all that it could meet."""
     entry = told.shed[told.done[3]]
-    entry[0], entry[1], entry[2], entry[3], entry[4] = side, row, BUDGET, tick, 0
+    entry[0], entry[1], entry[2], entry[3], entry[4] = side, row, BUDGET, tick, met
     told.done[3] += 1
     told.counts[SHED + 2 * BUDGET + side] += 1
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.dualjoin import DualJoin
 from penstock.core.exact import ExactJoin
 from penstock.core.join import WindowJoin
 from penstock.core.setjoin import SetJoin
@@ -19,7 +20,9 @@ from penstock.operator.chances import Chances
 from penstock.operator.ledger import Ledger
 from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, inspect
+from penstock.operator.windows import Core, windows
 from penstock.policies.cpu.controller import Controller
+from penstock.policies.cpu.dual import DualController
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
@@ -86,7 +89,7 @@ class Join:
             return
         bound = Bound(self._settings, left, right)
         exact = bound.unbounded() if bound.observing else bound
-        self._core = exact.windows()
+        self._core = windows(exact)
         self._shadow = bound.core(bound.plan()) if bound.observing else None  # what the budget would have done
         self._shadow_importance = 0.0
         self._noted = 0  # victims not yet taken from the ledger whose lots are known
@@ -108,11 +111,11 @@ class Join:
         self._bound = bound
 
     @property
-    def _cores(self) -> "list[WindowJoin | ExactJoin | SetJoin]":
+    def _cores(self) -> list[Core]:
         return [self._core] if self._shadow is None else [self._core, self._shadow]
 
     @property
-    def _books(self) -> WindowJoin | ExactJoin | SetJoin:
+    def _books(self) -> Core:
         """Whose books the report shows: those of the budget, kept to or observed."""
         return self._core if self._shadow is None else self._shadow
 
@@ -184,7 +187,7 @@ class Join:
         if self._shadow is not None:
             self._observe(ready)
         if isinstance(self._core, SetJoin):
-            left, right = self._core.push(ready.batch, *_sets_of(ready, sides))
+            left, right = self._core.push(ready.batch, *_sets_of(ready, sides, keyed=self.bound.reader is None))
         elif ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
         else:
@@ -256,7 +259,7 @@ class Join:
                     self._chances.trim(side, self._stored_rows(side))
         if self._ledger_mode == "keep":
             self._ledger.note(shed, late)
-        if isinstance(self._core, SetJoin):
+        if isinstance(self._core, SetJoin | DualJoin):
             self._note_skipped(self._core.take_skipped())
         wasteful = [side for side in range(2) if self._payload[side].wasteful(self._held_rows(side))]
         for side in wasteful:
@@ -314,6 +317,8 @@ class Join:
         if self._bound is None:
             return pa.table({})
         joined = self._step(self._intake.advance(None))
+        if isinstance(self._core, DualJoin):
+            joined = pa.concat_tables([joined, self._joined(*self._core.flush())])
         self._pass_time(None if self._intake.newest is None else self._intake.newest + 1)
         return joined
 
@@ -410,7 +415,7 @@ class Join:
 
     def _ran(self) -> str:
         """Name what decided what is given up."""
-        if isinstance(self._core, SetJoin) and isinstance(self._core.adapt, Controller):
+        if isinstance(self._core, SetJoin | DualJoin) and isinstance(self._core.adapt, Controller | DualController):
             return self._core.adapt.method
         return "exact" if self.bound.unit == "none" else str(self._settings.chosen)
 
@@ -511,6 +516,8 @@ class Join:
             raise StateError(
                 "on", str(bound.reader.condition), "only a join on equal keys can be changed: start afresh"
             )
+        if bound.settings.cpu is not None:
+            raise StateError("cpu", str(bound.settings.cpu), "a CPU budget stays as it is: start afresh")
         join = type(self)(
             schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**self._settings.arguments(), **arguments}
         )
@@ -520,8 +527,8 @@ class Join:
 
     def _adopt(self, old: "Join") -> None:
         bound, queue = self.bound, old._intake.waiting
-        assert not isinstance(old._core, SetJoin)
-        assert not isinstance(self._core, SetJoin)
+        assert not isinstance(old._core, SetJoin | DualJoin)
+        assert not isinstance(self._core, SetJoin | DualJoin)
         columns: list[list[Ints]] = []
         read = []
         for side, (known, payload) in enumerate(zip(bound.schemas, old._payload, strict=True)):
@@ -609,8 +616,11 @@ def settings_of(arguments: dict[str, Any]) -> Settings:
     return Settings(**arguments)
 
 
-def _sets_of(ready: Ready, sides: tuple[Side, Side]) -> tuple[Sets, Ints]:
-    """Return the sets and types of a batch's rows, in their order; codes say where they are."""
+def _sets_of(ready: Ready, sides: tuple[Side, Side], *, keyed: bool) -> tuple[Sets, Ints]:
+    """Return the sets and types of a batch's rows, in their order; codes say where they are, or are the one item."""
+    if keyed:
+        count = ready.code.size
+        return Sets(np.arange(count), np.ones(count, np.int64), ready.code, NO_FLOATS), NO_INTS
     none = Sets(NO_INTS, NO_INTS, NO_INTS, NO_FLOATS)
     left, right = (side.sets or none for side in sides)
     from_left = ready.batch.side == 0

@@ -12,9 +12,6 @@ import pyarrow.compute as pc
 from penstock.core.exact import ExactJoin
 from penstock.core.hooks import Unlimited
 from penstock.core.join import WindowJoin
-from penstock.core.probing import CAPACITY, PATIENCE
-from penstock.core.setjoin import Cut, SetJoin
-from penstock.core.sets import Rule
 from penstock.core.step import Plan
 from penstock.core.windows import Floats, Ints, Masks
 from penstock.errors import (
@@ -27,7 +24,9 @@ from penstock.errors import (
     PolicyError,
     WindowError,
 )
-from penstock.policies.cpu.controller import Controller, Cpu
+from penstock.policies.cpu.controller import METHODS as CONDITION_METHODS
+from penstock.policies.cpu.controller import Cpu
+from penstock.policies.cpu.dual import METHODS as KEY_METHODS
 from penstock.policies.registry import Policy, Setting, lookup, resolve
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_ROWS, Side
 from penstock.streams.keys import Coder, common_type
@@ -36,7 +35,6 @@ from penstock.streams.sets import Condition, Reader, reader
 from penstock.streams.times import LIMIT, Clock, Rows, common_clock
 
 SIDES = ("left", "right")
-BASIC_WINDOWS, PERIODS = 20, 4  # in a window, unless told otherwise; a queue holds as much as a basic window
 MODES = ("shed", "observe")
 COMBINE = ("min", "sum", "product", "max", "mean")
 WATERMARK = "watermark"  # as lateness: the driver says what is late
@@ -107,9 +105,13 @@ class Settings:
         if self.cpu is not None:
             if not isinstance(self.cpu, Cpu):
                 raise InputError("cpu", repr(self.cpu), "give what pen.cpu(...) returns, or None")
-            if not isinstance(self.on, Condition):
-                want = "a CPU budget is for joins on conditions, such as pen.overlap: leave it None"
-                raise InputError("cpu", f"{self.cpu} with on={self.on!r}", want)
+            methods = CONDITION_METHODS if isinstance(self.on, Condition) else (*KEY_METHODS, "selective")
+            if self.cpu.method not in methods:
+                got = f"{self.cpu.method!r} with on={self.on}"
+                raise InputError("method", got, f"there give one of {', '.join(map(repr, methods))}")
+            if self.memory is not None and not isinstance(self.on, Condition):
+                got = f"{self.memory!r} with {self.cpu}"
+                raise BudgetError("memory", got, "one budget at a time on equal keys: leave it None")
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by name, as given."""
@@ -177,6 +179,9 @@ def on_keys(settings: Settings) -> Settings:
     if isinstance(settings.on, Condition):
         want = "conditions are for pen.join, pen.run and pen.Join on Arrow tables and pandas: name key columns"
         raise ConditionError("on", str(settings.on), want)
+    if settings.cpu is not None:
+        want = "a CPU budget is for pen.join, pen.run and pen.Join on Arrow tables and pandas: leave it None"
+        raise InputError("cpu", str(settings.cpu), want)
     return settings
 
 
@@ -371,44 +376,6 @@ class Bound:
             kind = types_of(table[pair("types", cpu.types)[side]], cpu, first)
         return Side(ts, rows, None if valid.all() else valid, NO_INTS, importance, sets, kind)
 
-    def windows(self) -> WindowJoin | ExactJoin | SetJoin:
-        """Make the windows of this join, on keys or on a condition."""
-        if self.reader is None:
-            return self.core(self.plan())
-        on, cpu = self.reader.condition, self.settings.cpu
-        rule = Rule(on.kind, float(on.bound), int(on.index))
-        if not isinstance(cpu, Cpu):
-            return SetJoin(self.plan(), rule, weighted=self.reader.weighted)
-        kinds = max(1, len(cpu.utility or ()))
-        length = self._ticks("basic_window", cpu.basic_window, [-(-span // BASIC_WINDOWS) for span in self.span])
-        counts = [1 - (-(span + self.lateness) // each) for span, each in zip(self.span, length, strict=True)]
-        control = Controller(
-            method="selective" if cpu.method == "auto" else cpu.method,
-            period=self._ticks("every", cpu.every, [max(1, max(self.span) // PERIODS)] * 2)[0],
-            spans=self.span,
-            windows=(counts[0], counts[1]),
-            sampling=cpu.sampling,
-            values=pair_values(cpu),
-        )
-        cut = Cut(max(counts), (length[0], length[1]), kinds)
-        core = SetJoin(
-            self.plan(), rule, weighted=self.reader.weighted, cut=cut, seed=int(self.settings.seed), adapt=control
-        )
-        seconds = 1.0 if self.clock.unit is None else self.clock.unit / 10**9
-        core.effort.dials[CAPACITY] = cpu.comparisons_per_second * seconds
-        core.effort.dials[PATIENCE] = self._ticks("queue", cpu.queue, [max(2, *length)] * 2)[0]
-        control.start(core.effort)
-        return core
-
-    def _ticks(self, argument: str, given: object, default: list[int]) -> list[int]:
-        """Return a span of a CPU budget in ticks, for each side."""
-        if given is None:
-            return default
-        ticks = self.clock.ticks(argument, given)
-        if ticks < 1:
-            raise WindowError(argument, repr(given), "it must be at least one tick long")
-        return [ticks, ticks]
-
     def core(self, plan: Plan) -> WindowJoin | ExactJoin:
         """Make the windows and the policy of a join on keys."""
         bounded = self.unit != "none"
@@ -520,12 +487,6 @@ def types_of(column: pa.ChunkedArray, cpu: Cpu, first: int) -> Ints:
         got = f"types without a value in the rows from {first} on: {', '.join(map(repr, unknown[:10]))}"
         raise InputError("utility", got, "give each type a value")
     return found.to_numpy().astype(np.int64)
-
-
-def pair_values(cpu: Cpu) -> Floats:
-    """Return the value of a pair for each two types."""
-    each = np.array(list((cpu.utility or {0: 1.0}).values()), np.float64)
-    return np.maximum.outer(each, each) if cpu.combine == "max" else np.add.outer(each, each) / 2
 
 
 def importance_of(column: pa.ChunkedArray, name: str, first: int = 0) -> Floats:

@@ -48,6 +48,8 @@ class Cpu:
     types: object = None
     utility: Mapping[Any, float] | None = None
     combine: str = "max"
+    update: float = 0.25
+    over: str = "arrivals"
 
     def __str__(self) -> str:
         return f"cpu({self.comparisons_per_second:g} comparisons a second, {self.method})"
@@ -90,10 +92,11 @@ class Controller:
         if self.method == "random-drop" or tally[CAME] == 0:
             return
         if self.method in PAPERS:
-            waits = tally[CAME] * min(1.0, max(0.0, dials[BUSY] - ended) / self.period)
-            fetched = tally[CAME] + notes[WAITED] - waits - tally[MISSED]
+            taken = tally[CAME] - tally[MISSED]  # what found no time does not wait
+            waits = taken * min(1.0, max(0.0, dials[BUSY] - ended) / self.period)
+            fetched = taken + notes[WAITED] - waits
             notes[WAITED] = waits
-            notes[SHARE] = rate.adapt(notes[SHARE], fetched=fetched, arrived=tally[CAME])
+            notes[SHARE] = max(LEAST, rate.adapt(notes[SHARE], fetched=fetched, arrived=tally[CAME]))
         else:
             notes[SHARE] = tally[SHARES] / tally[CAME]
         self._learn(effort)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from penstock.engine.pump import Progress
 from penstock.errors import InputError
 from penstock.report.figures import Figure
-from penstock.report.papers import das2003, golab2003, importance2006
+from penstock.report.papers import das2003, dual2006, gedik2007, golab2003, importance2006
 from penstock.report.papers.claims import Claim
 
 Maker = Callable[[bool, Progress], Figure]
@@ -21,6 +21,8 @@ class Paper(NamedTuple):
 
 PAPERS = {
     "das2003": Paper(das2003.FIGURES, das2003.claims),
+    "dual2006": Paper(dual2006.FIGURES, dual2006.claims),
+    "gedik2007": Paper(gedik2007.FIGURES, gedik2007.claims),
     "golab2003": Paper(golab2003.FIGURES, golab2003.claims),
     "importance2006": Paper(importance2006.FIGURES, importance2006.claims),
 }

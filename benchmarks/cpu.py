@@ -1,0 +1,113 @@
+"""Measure joins under a CPU budget beside what the papers say of them (`make bench-cpu`)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import penstock as pen
+from benchmarks import figures, registry_tables
+from benchmarks.registry_tables import ROOT
+from penstock.report.papers.registry import PAPERS, figure
+from penstock.streams.workloads import drifting, zipf
+
+RESULTS = Path(__file__).with_name("cpu.json")
+PAGE = ROOT / "docs" / "cpu.md"
+SHOWN = ("gedik2007", "dual2006")
+SEEDS = range(4)
+SETTINGS = [(shift, skew, share) for shift in (0.0, 25.0) for skew in (0.0, 0.4, 0.8) for share in (0.1, 0.4)]
+KEYED = ("random-drop", "modular", "integrated", "dual", "rear", "auto")
+KEYED_RATES = (5, 10, 20)  # rows a tick on each side, where there is time to probe 10
+RELATIONS = {
+    "Zipf 1, correlated": (1.0, "correlated"),
+    "Zipf 1, uncorrelated": (1.0, "uncorrelated"),
+    "uniform": (0.0, "correlated"),
+}
+
+
+def measure_figures() -> None:
+    """Measure the figures of both papers, and keep them with the others."""
+    found = figures.kept()
+    for paper in SHOWN:
+        for number in PAPERS[paper].figures:
+            print(f"{paper}/{number}", flush=True)
+            made = figure(f"{paper}/{number}", quick=False, progress=lambda _done, _total: None)
+            found[made.name] = made
+            figures.keep(found)
+    figures.write_claims()
+
+
+def default_over_random() -> list[dict[str, Any]]:
+    """Return what the default finds over what random dropping finds, the mean of several streams a setting."""
+    rows = []
+    on = pen.overlap("items", at_least=3, index=False)
+    for shift, skew, share in SETTINGS:
+        ratios = []
+        for seed in SEEDS:
+            streams = drifting(60, rate=60, skew=skew, shift=shift, seed=seed)
+            exact = pen.run(*streams, on=on, time="ts", window="15 seconds").report
+            pairs = []
+            for method in ("auto", "random-drop"):
+                cpu = pen.cpu(comparisons_per_second=share * exact.comparisons / 60, method=method)
+                pairs.append(pen.run(*streams, on=on, time="ts", window="15 seconds", cpu=cpu).report.pairs)
+            ratios.append(pairs[0] / max(1, pairs[1]))
+        error = float(np.std(ratios, ddof=1) / np.sqrt(len(ratios)))
+        rows.append({"shift": shift, "skew": skew, "share": share, "ratio": float(np.mean(ratios)), "error": error})
+    return rows
+
+
+def on_keys() -> list[dict[str, Any]]:
+    """Return the share of the exact pairs that each method finds on equal keys, over arrivals."""
+    rows = []
+    for name, (skew, relation) in RELATIONS.items():
+        for rate in KEYED_RATES:
+            streams = zipf(1500 * rate, keys=50, skew=skew, relation=relation, rate=rate, seed=3)  # type: ignore[arg-type]
+            how: dict[str, Any] = {"on": "key", "time": "ts", "window": pen.rows(400)}
+            exact = pen.run(streams.left, streams.right, **how).report.pairs
+            found = {}
+            for method in KEYED:
+                cpu = pen.cpu(comparisons_per_second=10, method=method)
+                found[method] = pen.run(streams.left, streams.right, cpu=cpu, **how).report.pairs / exact
+            rows.append({"streams": name, "rate": rate, **found})
+    return rows
+
+
+def page(results: dict[str, Any]) -> str:
+    """Return the results as Markdown."""
+    kept = figures.kept()
+    parts = []
+    for paper in SHOWN:
+        mine = {name.removeprefix(f"{paper}/"): one for name, one in kept.items() if name.startswith(f"{paper}/")}
+        rows = [list(claim) for claim in PAPERS[paper].claims(mine)]
+        parts += [
+            f"### {paper}",
+            registry_tables.table(["where", "what is said", "what was measured", "verdict"], rows),
+        ]
+    head = ["shift, s", "κ", "time", "default / random-drop", "standard error"]
+    rows = [
+        [f"{row['shift']:g}", f"{row['skew']:g}", f"{row['share']:.0%}", f"{row['ratio']:.3f}", f"{row['error']:.3f}"]
+        for row in results["default"]
+    ]
+    parts += ["### The default beside random-drop: overlap of 3, no index", registry_tables.table(head, rows)]
+    head = ["streams", "rows a tick", *(f"`{name}`" for name in KEYED), "`auto` / best"]
+    rows = []
+    for row in results["keys"]:
+        best = max(row[name] for name in KEYED)
+        rows.append(
+            [row["streams"], str(row["rate"]), *(f"{row[name]:.3f}" for name in KEYED), f"{row['auto'] / best:.3f}"]
+        )
+    parts += ["### Equal keys: the share of the exact pairs, over arrivals", registry_tables.table(head, rows)]
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    """Measure, and write what came of it."""
+    measure_figures()
+    results = {"default": default_over_random(), "keys": on_keys()}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    registry_tables.write(PAGE, "measured", page(results))
+
+
+if __name__ == "__main__":
+    main()
