@@ -552,7 +552,7 @@ def sweep(windows: Windows, room: int) -> tuple[Windows, Words]:
     if size > windows.table.size:
         windows = windows._replace(table=np.empty(size, np.int32))
     if room >= windows.code.shape[0]:
-        code = lines(2 * room, 8)  # what is not used takes no memory
+        code = lines(2 * room + 1, 8)  # what is not used takes no memory
         code[:used] = windows.code[:used]
         windows = viewed(windows._replace(code=code))
     return windows, drop_keys(windows)
