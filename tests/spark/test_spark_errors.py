@@ -68,7 +68,7 @@ def test_integer_time_on_streams_is_refused(stream: Any, batch: Any) -> None:
 
 
 def test_sides_of_two_kinds_are_refused(stream: Any, batch: Any) -> None:
-    with pytest.raises(InputError, match="streaming and batch DataFrames; give two streaming or two batch"):
+    with pytest.raises(InputError, match="streaming and batch DataFrames; give streaming or batch"):
         pen.join(stream, batch, **COMMON)
     with pytest.raises(InputError, match="batch and streaming DataFrames"):
         pen.join(batch, stream, **COMMON)

@@ -137,7 +137,7 @@ def _lateness(settings: Settings | several.Settings, frames: Mapping[str, Any]) 
         times = per_stream("time", settings.time, list(frames))
     for side, (name, frame) in enumerate(frames.items()):
         column = times[name]
-        present(arrow_schema(frame, name), column, side, "time", name)
+        present(arrow_schema(frame, name), column, side, "time", None if isinstance(settings, Settings) else name)
         kind = frame.schema[column].dataType.simpleString()
         if not kind.startswith("timestamp"):
             want = "streams need event time: use timestamp_seconds(column) and a watermark on it"
