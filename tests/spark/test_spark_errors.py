@@ -72,9 +72,9 @@ def test_sides_of_two_kinds_are_refused(stream: Any, batch: Any) -> None:
         pen.join(stream, batch, **COMMON)
     with pytest.raises(InputError, match="batch and streaming DataFrames"):
         pen.join(batch, stream, **COMMON)
-    with pytest.raises(InputError, match="right: got DataFrame; give two Spark DataFrames, or none"):
+    with pytest.raises(InputError, match="right: got DataFrame; give Spark DataFrames only, or none"):
         pen.join(batch, TABLE.to_pandas(), **COMMON)
-    with pytest.raises(InputError, match="left: got Table; give two Spark DataFrames, or none"):
+    with pytest.raises(InputError, match="left: got Table; give Spark DataFrames only, or none"):
         pen.join(TABLE, batch, **COMMON)
 
 
