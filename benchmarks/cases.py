@@ -67,7 +67,7 @@ def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: A
     bound = Bound(settings, case.left.schema, case.right.schema)
     exact = settings.memory is None
     core: Any = bound.core(bound.plan())
-    intake = Intake(0, by_rows=False, apart=exact)
+    intake = Intake(0, whole=False, apart=exact)
     left_keys, left_ts, right_keys, right_ts = case.arrays()
     n = 0
     for at in range(0, left_ts.size, batch):
