@@ -1,9 +1,7 @@
 """Das, Gehrke, Riedewald 2003: figures 3 to 11, what the paper says without a figure, and its claims."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.engine.pump import Progress
-from penstock.errors import InputError
 from penstock.report.figures import Figure, relative
-from penstock.report.papers.claims import Claim, between, judged
+from penstock.report.papers import data
+from penstock.report.papers.claims import Claim, Judges, between, judged, told
 from penstock.report.papers.measuring import Setting, Steps, allocation, outputs
 from penstock.streams.workloads import Relation, Workload, uniform, zipf
 
@@ -159,9 +157,7 @@ def variable(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
 
 def weather_setting(quick: bool) -> Setting:  # noqa: FBT001
     """Return ship reports of 1941 and 1944 by 10-degree cell, one of each a tick, with their frequency tables."""
-    path = Path(os.environ.get("PENSTOCK_DATA", "../shared/data")) / "ship_weather" / "ww2.parquet"
-    if not path.is_file():
-        raise InputError("figure", f"no file {path}", "set PENSTOCK_DATA to the folder that has ship_weather in it")
+    path = data.found("ship_weather", "ww2.parquet")
     years = []
     for year in (1941, 1944):
         low, high = (int((datetime(at, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()) for at in (year, year + 1))
@@ -228,21 +224,16 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
     Parameters:
         figures: by name, as of ``FIGURES``; claims about figures that are not there are left out.
     """
-    made: list[tuple[tuple[str, ...], Callable[..., list[Claim]]]] = [
-        (("3", "4"), _windows),
-        (("5",), _uniform),
-        (("6",), _skew),
-        (("correlation",), _correlation),
-        (("variable",), _variable),
-        (("9", "10", "11"), _domains),
-        (("7", "8"), _weather),
-    ]
-    return [
-        claim
-        for needed, judge in made
-        if all(name in figures for name in needed)
-        for claim in judge(*(figures[name] for name in needed))
-    ]
+    made: Judges = {
+        ("3", "4"): _windows,
+        "5": _uniform,
+        "6": _skew,
+        "correlation": _correlation,
+        "variable": _variable,
+        ("9", "10", "11"): _domains,
+        ("7", "8"): _weather,
+    }
+    return told(made, figures)
 
 
 def _ratios(figure: Figure, of: str, to: str, upto: float = np.inf) -> list[float]:

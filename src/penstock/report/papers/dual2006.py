@@ -5,24 +5,24 @@ chosen so that V_opt of figure 5 is the paper's. Curves are pairs per second aft
 entered rows, as in the paper, or over arrivals, where what is found is part of the exact join.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from penstock.core.windows import Floats, Ints
 from penstock.engine import pump
 from penstock.engine.pump import Progress
-from penstock.errors import InputError
 from penstock.operator.join import settings_of
 from penstock.policies.cpu import speeds
 from penstock.policies.cpu.controller import Cpu
 from penstock.report.figures import Figure
-from penstock.report.papers.claims import Claim, between, judged
+from penstock.report.papers import data
+from penstock.report.papers.claims import Claim, Judges, between, judged, told
 from penstock.report.papers.measuring import Steps
 from penstock.streams.times import Rows
 from penstock.streams.workloads import Workload, uniform, zipf
@@ -126,12 +126,7 @@ def synthetic(draw: Callable[..., Workload], window: int, *, quick: bool, **give
 
 def tower(*, quick: bool) -> Setting:
     """Return air temperatures of 2015 and 2018 at a tower, to a tenth of a degree."""
-    path = Path(os.environ.get("PENSTOCK_DATA", "../shared/data")) / "flux_tower" / "ch_dav.parquet"
-    if not path.exists():
-        raise InputError("figure", f"no file {path}", "set PENSTOCK_DATA to the folder that has flux_tower in it")
-    import pyarrow.parquet as pq  # noqa: PLC0415 - only this figure needs it
-
-    rows = pq.read_table(path, columns=["year", "key_01c"])
+    rows = pq.read_table(data.found("flux_tower", "ch_dav.parquet"), columns=["year", "key_01c"])
     years = [rows.filter(pc.equal(rows["year"], year))["key_01c"].drop_null().to_numpy() for year in (2015, 2018)]
     size = min(map(len, years)) // (3 if quick else 1)
     keys = [year[:size].astype(np.int64) for year in years]
@@ -212,17 +207,15 @@ FIGURES: dict[str, Callable[[bool, Progress], Figure]] = {
 
 def claims(figures: Mapping[str, Figure]) -> list[Claim]:
     """Return the paper's claims that these figures can judge."""
-    found: list[Claim] = []
-    if "4" in figures:
-        found += _peak(figures["4"])
-    if "5" in figures:
-        found += _constant(figures["5"])
-    for number, what in (("6", "Zipf 1, W = 400"), ("7", "Zipf 1, W = 800"), ("9", "air temperature")):
-        if number in figures:
-            found += _better(figures[number], f"figure {number}", what)
-    if "8" in figures:
-        found += _uniform(figures["8"])
-    return found
+    judges: Judges = {
+        "4": _peak,
+        "5": _constant,
+        "6": partial(_better, where="figure 6", what="Zipf 1, W = 400"),
+        "7": partial(_better, where="figure 7", what="Zipf 1, W = 800"),
+        "9": partial(_better, where="figure 9", what="air temperature"),
+        "8": _uniform,
+    }
+    return told(judges, figures)
 
 
 def _fast(figure: Figure, name: str, other: str) -> list[float]:

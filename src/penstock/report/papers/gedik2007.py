@@ -6,25 +6,24 @@ are the paper's steps, each with those before it; SELECTIVE is the product's def
 time) is left out.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from penstock.core.windows import Floats
 from penstock.engine import pump
 from penstock.engine.pump import Progress, Result
-from penstock.errors import InputError
 from penstock.operator.join import Join, settings_of
 from penstock.policies.cpu.controller import Cpu
 from penstock.policies.cpu.optimality import optimality
 from penstock.report.figures import Figure
-from penstock.report.papers.claims import Claim, between, judged
+from penstock.report.papers import data
+from penstock.report.papers.claims import Claim, Judges, between, judged, quotients, told
 from penstock.report.papers.measuring import Steps
 from penstock.streams.sets import Condition
 from penstock.streams.workloads import drifting
@@ -338,14 +337,7 @@ def by_types(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
 
 def news(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
     """Join real headlines that share 3 words, in windows of 14 days, by the time there is for comparisons."""
-    folder = Path(os.environ.get("PENSTOCK_DATA", "../shared/data")) / "health_news"
-    if not (folder / "headlines.parquet").exists():
-        raise InputError(
-            "figure", f"no folder {folder}", "set PENSTOCK_DATA to the folder that has health_news in it"
-        )
-    import pyarrow.parquet as pq  # noqa: PLC0415 - only this figure needs it
-
-    rows = pq.read_table(folder / "headlines.parquet").sort_by("ts")
+    rows = pq.read_table(data.found("health_news", "headlines.parquet")).sort_by("ts")
     rows = rows.filter(pc.greater(rows["ts"], 1_388_534_400))  # 2014 on: most outlets are there
     rows = rows[: rows.num_rows // (4 if quick else 1)]
     halves = [rows.filter(pc.equal(pc.bit_wise_and(rows["source"], 1), side)) for side in (0, 1)]
@@ -392,7 +384,7 @@ FIGURES: dict[str, Callable[[bool, Progress], Figure]] = {
 
 def claims(figures: Mapping[str, Figure]) -> list[Claim]:
     """Return the paper's claims that these figures can judge."""
-    judges: dict[str, Callable[[Figure], list[Claim]]] = {
+    judges: Judges = {
         "5": _small_windows,
         "7": _limits,
         "9": _rate_adaptation,
@@ -405,11 +397,7 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
         "17": _types,
         "news": _news,
     }
-    return [claim for number, judge in judges.items() if number in figures for claim in judge(figures[number])]
-
-
-def _ratio(figure: Figure, name: str, other: str) -> list[float]:
-    return [mine / max(theirs, 1e-9) for mine, theirs in zip(figure.curves[name], figure.curves[other], strict=True)]
+    return told(judges, figures)
 
 
 def _while(figure: Figure, begin: float, end: float, name: str, other: str) -> float:
@@ -459,7 +447,7 @@ def _rate_adaptation(figure: Figure) -> list[Claim]:
 
 
 def _skew(figure: Figure) -> list[Claim]:
-    gains = {w: _ratio(figure, f"RATE, w = {w}", f"RAND, w = {w}") for w in (10, 20)}
+    gains = {w: quotients(figure, f"RATE, w = {w}", f"RAND, w = {w}") for w in (10, 20)}
     grows = all(curve == sorted(curve) for curve in gains.values())
     wider = gains[20][-1] > gains[10][-1]
     said = "; ".join(f"w = {w}: {' / '.join(f'{one:.2f}' for one in curve)}" for w, curve in gains.items())
@@ -489,8 +477,8 @@ def _selective(figure: Figure) -> list[Claim]:
 
 
 def _by_step(figure: Figure) -> list[Claim]:
-    time, rate = _ratio(figure, "DIRECTION", "RATE"), _ratio(figure, "RATE", "RAND")
-    mine = _ratio(figure, "SELECTIVE", "RAND")
+    time, rate = quotients(figure, "DIRECTION", "RATE"), quotients(figure, "RATE", "RAND")
+    mine = quotients(figure, "SELECTIVE", "RAND")
     return [
         Claim(
             "§6.4, figure 13",
@@ -577,7 +565,7 @@ def _types(figure: Figure) -> list[Claim]:
 
 
 def _news(figure: Figure) -> list[Claim]:
-    gains = _ratio(figure, "SELECTIVE", "RAND")
+    gains = quotients(figure, "SELECTIVE", "RAND")
     return [
         Claim(
             "real data",

@@ -15,7 +15,7 @@ from penstock.engine.pump import Progress
 from penstock.planner import plan as planning
 from penstock.planner.statistics import Stream
 from penstock.report.figures import Figure
-from penstock.report.papers.claims import Claim, between, judged
+from penstock.report.papers.claims import Claim, Judges, between, judged, quotients, told
 from penstock.report.papers.measuring import Steps
 from penstock.report.papers.several import Drawn, Loops, shortest
 
@@ -169,7 +169,7 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
     Parameters:
         figures: by name, as of ``FIGURES``; claims about figures that are not there are left out.
     """
-    made: dict[str, Callable[[Figure], list[Claim]]] = {
+    made: Judges = {
         "2": _streams,
         "3a": _alike,
         "3b": _fast,
@@ -177,11 +177,7 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
         "4a": _indexes,
         "4b": _buckets,
     }
-    return [claim for name, judge in made.items() if name in figures for claim in judge(figures[name])]
-
-
-def _ratios(figure: Figure, of: str, to: str) -> list[float]:
-    return [a / b for a, b in zip(figure.curves[of], figure.curves[to], strict=True)]
+    return told(made, figures)
 
 
 def _words(model: Sequence[float], counted: Sequence[float]) -> str:
@@ -189,7 +185,7 @@ def _words(model: Sequence[float], counted: Sequence[float]) -> str:
 
 
 def _streams(figure: Figure) -> list[Claim]:
-    model, counted = (_ratios(figure, f"NAIVE{how}", f"MULTI-WAY{how}") for how in ("", ", counted"))
+    model, counted = (quotients(figure, f"NAIVE{how}", f"MULTI-WAY{how}") for how in ("", ", counted"))
     holds = [bool(np.all(np.diff(ratios) >= 0) and ratios[-1] > 2) for ratios in (model, counted)]
     says = "the eager join scales considerably better with the number of windows than NAIVE"
     measured = f"NAIVE / MULTI-WAY {_words(model, counted)}, for 2 to {figure.x[-1]:.0f} streams"
@@ -197,9 +193,9 @@ def _streams(figure: Figure) -> list[Claim]:
 
 
 def _alike(figure: Figure) -> list[Claim]:
-    model, counted = (_ratios(figure, f"GENERAL{how}", f"LAZY{how}") for how in ("", ", counted"))
+    model, counted = (quotients(figure, f"GENERAL{how}", f"LAZY{how}") for how in ("", ", counted"))
     same = [bool(np.allclose(ratios, 1.0, atol=0.01)) for ratios in (model, counted)]
-    dear = [_ratios(figure, f"NAIVE{how}", f"LAZY{how}") for how in ("", ", counted")]
+    dear = [quotients(figure, f"NAIVE{how}", f"LAZY{how}") for how in ("", ", counted")]
     dearer = [min(ratios) >= 1 and ratios[0] == max(ratios) for ratios in dear]
     return [
         Claim(
@@ -222,15 +218,15 @@ def _fast(figure: Figure) -> list[Claim]:
         [
             max(a, b)
             for a, b in zip(
-                _ratios(figure, f"GENERAL{how}", f"LAZY{how}"),
-                _ratios(figure, f"GENERAL{how}", f"NAIVE{how}"),
+                quotients(figure, f"GENERAL{how}", f"LAZY{how}"),
+                quotients(figure, f"GENERAL{how}", f"NAIVE{how}"),
                 strict=True,
             )
         ]
         for how in ("", ", counted")
     ]
     least = [max(ratios) <= 1 + 1e-9 for ratios in general]
-    last = [_ratios(figure, f"LAZY{how}", f"NAIVE{how}")[-1] for how in ("", ", counted")]
+    last = [quotients(figure, f"LAZY{how}", f"NAIVE{how}")[-1] for how in ("", ", counted")]
     worse = [ratio > 1 for ratio in last]
     return [
         Claim(
@@ -249,8 +245,8 @@ def _fast(figure: Figure) -> list[Claim]:
 
 
 def _orders(figure: Figure) -> list[Claim]:
-    loss = {join: _ratios(figure, f"{join}, best plan", f"{join}, worst plan") for join in ("NLJ", "hash")}
-    hashed = _ratios(figure, "hash, best plan", "NLJ, best plan")
+    loss = {join: quotients(figure, f"{join}, best plan", f"{join}, worst plan") for join in ("NLJ", "hash")}
+    hashed = quotients(figure, "hash, best plan", "NLJ, best plan")
     slower = [
         bool(np.all(np.diff(figure.curves[f"{join}, {which} plan"]) < 0))
         for join in ("NLJ", "hash")
@@ -282,7 +278,7 @@ def _orders(figure: Figure) -> list[Claim]:
 def _indexes(figure: Figure) -> list[Claim]:
     names = list(INDEXES)
     pairs = list(pairwise(names))
-    steps = [_ratios(figure, fast, slow) for slow, fast in pairs]
+    steps = [quotients(figure, fast, slow) for slow, fast in pairs]
     gains = [float(np.median(step)) for step in steps]
     best = [figure.x[int(np.argmax(figure.curves[name]))] for name in names]
     rising = bool(np.all(np.diff(best) >= 0) and best[-1] > best[0])
@@ -311,7 +307,7 @@ def _indexes(figure: Figure) -> list[Claim]:
 
 
 def _buckets(figure: Figure) -> list[Claim]:
-    gains = _ratios(figure, "5 to slow", "Equal")
+    gains = quotients(figure, "5 to slow", "Equal")
     compared = figure.settings["comparisons"]
     saved = [a / b for a, b in zip(compared["Equal"], compared["5 to slow"], strict=True)]
     large = [gain for gain, average in zip(gains, figure.x, strict=True) if average > 5]

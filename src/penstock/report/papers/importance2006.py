@@ -12,7 +12,7 @@ from penstock.engine.pump import Progress
 from penstock.operator.join import settings_of
 from penstock.policies.registry import Policy, policy
 from penstock.report.figures import Figure
-from penstock.report.papers.claims import Claim, between, judged
+from penstock.report.papers.claims import Claim, Judges, between, judged, quotients, told
 from penstock.report.papers.measuring import Steps
 from penstock.report.papers.offline import cpu_seconds, megabytes
 from penstock.streams.workloads import Importance, Relation, Workload, zipf
@@ -274,7 +274,7 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
     Parameters:
         figures: by name, as of ``FIGURES``; claims about figures that are not there are left out.
     """
-    made: dict[str, Callable[[Figure], list[Claim]]] = {
+    made: Judges = {
         "2": _small_windows(f"§5.1.1, figure 2, {KINDS['rare']}"),
         "2-special": _small_windows(f"§5.1.1, figure 2, {KINDS['special_keys']}"),
         "3": _faster(
@@ -309,12 +309,7 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
         "constants": _constants,
         "table1": _ranking("§5.2.5, table 1"),
     }
-    return [claim for name, judge in made.items() if name in figures for claim in judge(figures[name])]
-
-
-def _over(figure: Figure, of: str, to: str) -> list[float]:
-    """Return one curve over another."""
-    return [a / b for a, b in zip(figure.curves[of], figure.curves[to], strict=True)]
+    return told(made, figures)
 
 
 def _means(figure: Figure, names: Sequence[str]) -> dict[str, float]:
@@ -335,7 +330,7 @@ def _small_windows(where: str) -> Callable[[Figure], list[Claim]]:
         }
         words = ", ".join(f"{name} {first:.1%} / {then:.1%}" for name, (first, then) in errors.items())
         off = [abs(a - b) for name, both in paper.items() for a, b in zip(errors[name], both, strict=True)]
-        gap = _over(figure, "ODJA/ESJA", "SJA")
+        gap = quotients(figure, "ODJA/ESJA", "SJA")
         return [
             Claim(
                 where,
@@ -358,7 +353,7 @@ def _faster(
     where: str, says: str, *, first_ratio: float | None = None, grows: bool = True
 ) -> Callable[[Figure], list[Claim]]:
     def judge(figure: Figure) -> list[Claim]:
-        ratios = _over(figure, "ESJA", "ODJA")
+        ratios = quotients(figure, "ESJA", "ODJA")
         first, last = (ratios[0], ratios[-1]) if grows else (ratios[-1], ratios[0])
         words = f"time of ESJA / ODJA {ratios[0]:.1f} at {figure.x[0]:g} {figure.x_label}, {ratios[-1]:.1f} at "
         near = first_ratio is None or first_ratio / 2 <= ratios[0] <= 2 * first_ratio
@@ -369,7 +364,7 @@ def _faster(
 
 
 def _middle(figure: Figure) -> list[Claim]:
-    ratios = dict(zip(figure.x, _over(figure, "ODJA", "ESJA"), strict=True))
+    ratios = dict(zip(figure.x, quotients(figure, "ODJA", "ESJA"), strict=True))
     most = max(ratios, key=lambda size: ratios[size])
     ends = (figure.x[0], figure.x[-1])
     return [
@@ -425,7 +420,7 @@ def _lifetimes(figure: Figure) -> list[Claim]:
 
 
 def _memories(figure: Figure) -> list[Claim]:
-    leads = {name: _over(figure, "DGL", name)[0] - 1 for name in ONLINE[1:]}
+    leads = {name: quotients(figure, "DGL", name)[0] - 1 for name in ONLINE[1:]}
     paper = (0.032, 0.206, 0.476, 0.529, 0.778)
     off = [abs(lead - theirs) for lead, theirs in zip(leads.values(), paper, strict=True)]
     return [
@@ -441,7 +436,7 @@ def _memories(figure: Figure) -> list[Claim]:
 
 def _correlated(where: str) -> Callable[[Figure], list[Claim]]:
     def judge(figure: Figure) -> list[Claim]:
-        leads = [float(np.mean(_over(figure, name, "DGL"))) - 1 for name in ("DIMPPROB", "SIMPPROB")]
+        leads = [float(np.mean(quotients(figure, name, "DGL"))) - 1 for name in ("DIMPPROB", "SIMPPROB")]
         return [
             Claim(
                 where,
