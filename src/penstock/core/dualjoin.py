@@ -24,22 +24,22 @@ from penstock.core.dual import (
     rank_anew,
     step_lanes,
 )
+from penstock.core.entries import Entries
 from penstock.core.join import flatten, unflatten
-from penstock.core.probing import PERIOD, SKIPS
+from penstock.core.probing import PERIOD
 from penstock.core.rng import seeded
-from penstock.core.step import COUNTS, LEDGER_FULL, PAIRS_FULL, Batch, Plan
+from penstock.core.step import LEDGER_FULL, PAIRS_FULL, Batch, Plan
 from penstock.core.windows import Ints
 
 FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 14
-FIRST_LEDGER = 1 << 10
 FADED = 1e-3  # rows of a key that are not worth remembering
 BY_KEY = ("held", "heads", "seen", "was", "worth")
 
 Adapt = Callable[[Lanes, int], None]  # called when a period is over, with the tick; sets the dials of the next
 
 
-class DualJoin:
+class DualJoin(Entries):
     """The windows of a join on equal keys under a CPU budget: batches in, pairs of row numbers out.
 
     Parameters:
@@ -54,15 +54,11 @@ class DualJoin:
     def __init__(
         self, plan: Plan, adapt: Adapt, *, over_entered: bool, later: bool, anybody: bool, seed: int
     ) -> None:
+        super().__init__()
         self.plan = plan
         self.adapt = adapt
         self.lanes = empty((bool(plan.by_rows), over_entered, later, anybody), seeded(seed), FIRST_ROOM)
-        self.counts = np.zeros(COUNTS, np.int64)
-        self.tick: int | None = None
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
-        self._ledger = (np.empty((FIRST_LEDGER, SKIPS), np.int64), np.empty((FIRST_LEDGER, 5), np.int64))
-        self._skipped: list[Ints] = []
-        self._shed: list[Ints] = []
 
     # --- batches --------------------------------------------------------------------------------------------------
 
@@ -187,16 +183,6 @@ class DualJoin:
 
     # --- what happened --------------------------------------------------------------------------------------------
 
-    def take_ledger(self) -> Ints:
-        """Return the rows dropped at the queue since the last call, and let go of them."""
-        shed, self._shed = self._shed, []
-        return np.concatenate(shed) if shed else np.empty((0, 5), np.int64)
-
-    def take_skipped(self) -> Ints:
-        """Return what was not probed since the last call (side, row, tick, first, end), and let go of it."""
-        skipped, self._skipped = self._skipped, []
-        return np.concatenate(skipped) if skipped else np.empty((0, SKIPS), np.int64)
-
     def live(self, side: int) -> int:
         """Return how many rows are held on one side."""
         return int(self.lanes.marks[NEXT + side] - self.lanes.marks[HELD + side])
@@ -210,17 +196,9 @@ class DualJoin:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
-        return {
-            "counts": self.counts,
-            "tick": np.array([] if self.tick is None else [self.tick], np.int64),
-            "shed": np.concatenate([np.empty((0, 5), np.int64), *self._shed]),
-            "skipped": np.concatenate([np.empty((0, SKIPS), np.int64), *self._skipped]),
-            **flatten("lanes", self.lanes),
-        }
+        return {**super().arrays(), **flatten("lanes", self.lanes)}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state that ``arrays`` returned."""
-        self.counts = arrays["counts"]
-        self.tick = int(arrays["tick"][0]) if arrays["tick"].size else None
-        self._shed, self._skipped = [arrays["shed"]], [arrays["skipped"]]
+        super().restore(arrays)
         self.lanes = unflatten("lanes", self.lanes, arrays)

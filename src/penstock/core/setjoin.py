@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock.core.entries import Entries
 from penstock.core.join import flatten, unflatten
 from penstock.core.probing import (
     BASE,
@@ -28,12 +29,11 @@ from penstock.core.probing import (
 )
 from penstock.core.rng import seeded
 from penstock.core.sets import LOW, NEXT, ROW, Rule, Sets, Shelf, roomier, shelf
-from penstock.core.step import COUNTS, LEDGER_FULL, PAIRS_FULL, Batch, Plan
+from penstock.core.step import LEDGER_FULL, PAIRS_FULL, Batch, Plan
 from penstock.core.windows import Ints
 
 FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 14
-FIRST_LEDGER = 1 << 10
 NEVER = float(1 << 62)
 NOTES = 4
 ENDLESS = 1 << 62  # ticks of a basic window that is never full
@@ -50,7 +50,7 @@ class Cut(NamedTuple):
 Adapt = Callable[[Effort, int], None]  # called when a period is over, with the tick; sets the effort of the next
 
 
-class SetJoin:
+class SetJoin(Entries):
     """The windows of a join on sets or numbers: batches in, pairs of row numbers out.
 
     Parameters:
@@ -72,6 +72,7 @@ class SetJoin:
         seed: int = 0,
         adapt: Adapt | None = None,
     ) -> None:
+        super().__init__()
         cut = cut or Cut()
         self.plan = plan
         self.adapt = adapt
@@ -85,12 +86,7 @@ class SetJoin:
             indexed=bool(rule.indexed),
         )
         self.effort = idle(cut, seed)
-        self.counts = np.zeros(COUNTS, np.int64)
-        self.tick: int | None = None
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
-        self._shed: list[Ints] = []
-        self._skipped: list[Ints] = []
-        self._ledger = (np.empty((FIRST_LEDGER, SKIPS), np.int64), np.empty((FIRST_LEDGER, 5), np.int64))
         self._room()
 
     def _room(self) -> None:
@@ -167,16 +163,6 @@ class SetJoin:
 
     # --- what happened --------------------------------------------------------------------------------------------
 
-    def take_ledger(self) -> Ints:
-        """Return the rows dropped at the queue since the last call, and let go of them."""
-        shed, self._shed = self._shed, []
-        return np.concatenate(shed) if shed else np.empty((0, 5), np.int64)
-
-    def take_skipped(self) -> Ints:
-        """Return what was not probed since the last call (side, row, tick, first, end), and let go of it."""
-        skipped, self._skipped = self._skipped, []
-        return np.concatenate(skipped) if skipped else np.empty((0, SKIPS), np.int64)
-
     def live(self, side: int) -> int:
         """Return how many rows are held on one side."""
         return int(self.shelf.marks[NEXT + side] - self.shelf.marks[LOW + side])
@@ -188,22 +174,11 @@ class SetJoin:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
-        for name in ("_shed", "_skipped"):
-            setattr(self, name, [np.concatenate(parts)] if (parts := getattr(self, name)) else [])
-        return {
-            "counts": self.counts,
-            "tick": np.array([] if self.tick is None else [self.tick], np.int64),
-            **{name: kept[0] for name, kept in (("shed", self._shed), ("skipped", self._skipped)) if kept},
-            **flatten("shelf", self.shelf),
-            **flatten("effort", self.effort),
-        }
+        return {**super().arrays(), **flatten("shelf", self.shelf), **flatten("effort", self.effort)}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state that ``arrays`` returned."""
-        self.counts = arrays["counts"]
-        self.tick = int(arrays["tick"][0]) if arrays["tick"].size else None
-        self._shed = [arrays["shed"]] if "shed" in arrays else []
-        self._skipped = [arrays["skipped"]] if "skipped" in arrays else []
+        super().restore(arrays)
         self.shelf = unflatten("shelf", self.shelf, arrays)
         self.effort = unflatten("effort", self.effort, arrays)
         self._room()
