@@ -1,11 +1,14 @@
 """Without a budget the join is exact, whatever the cut, the windows and the order of arrival."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pen
 from oracles import Arrival, Kind, exact, late_rows, numbered
+from penstock.core.exact import NARROW, ExactJoin, arrivals
+from penstock.core.step import Plan
 from traces import (
     SIDES,
     Got,
@@ -104,3 +107,18 @@ def test_the_ledger_tells_when_a_row_was_late(kind: Kind) -> None:
 def test_the_helper_keeps_the_order_of_arrival() -> None:
     trace = random_trace(5, 60, 4, late=0.3, back=5)
     assert trace == [arrival for part in pushes(trace, range(0, 60, 7)) for arrival in part]
+
+
+@pytest.mark.parametrize("span", [5, 5_000])
+def test_numbers_of_rows_pass_32_bits(span: int) -> None:
+    limit = np.full(2, 1 << 62)
+    plan = Plan(np.full(2, span), limit, shared=1, by_rows=0, ahead=1, patient=0, per_key=1 << 62)
+    join, found = ExactJoin(plan), set()
+    first = NARROW - 300
+    for begin in range(first, NARROW + 300, 100):
+        rows = np.arange(begin, begin + 100)
+        both = arrivals(np.zeros(100, np.int64), rows - first, rows)
+        left, right = join.push_sides(both, both)
+        found |= set(zip(left.tolist(), right.tolist(), strict=True))
+    numbers = range(first, NARROW + 300)
+    assert found == {(mine, theirs) for mine in numbers for theirs in numbers if abs(mine - theirs) < span}

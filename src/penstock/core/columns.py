@@ -9,6 +9,7 @@ from penstock.core.jit import borrowed, kernel, part, peek
 from penstock.core.windows import Ints
 
 WIDTHS = (1, 2, 4, 8)
+AT_ONCE = 2048  # places
 
 
 @kernel
@@ -27,29 +28,39 @@ def find(firsts: Ints, begins: Ints, addresses: Ints, numbers: Ints, places: Int
             low, high = 0, begins[chunk + 1] - begins[chunk] - 1
             while low < high:
                 middle = (low + high) >> 1
-                before = peek(addresses[chunk] + 8 * middle, numbers) < numbers[i]
+                before = peek(addresses[chunk] + 8 * middle, firsts) < numbers[i]
                 low = middle + 1 if before else low
                 high = high if before else middle
         places[i] = begins[chunk] + low
 
 
 @kernel
-def gather(begins: Ints, addresses: Ints, places: Ints, width: int, out: npt.NDArray[Any]) -> None:
-    """Write the values at these places, each of so many bytes (one of WIDTHS), to `out`. O(places).
+def gather(
+    begins: Ints, addresses: Ints, places: Ints, which: Ints, widths: Ints, offsets: Ints, out: npt.NDArray[Any]
+) -> None:
+    """Write the values of some columns at these places to `out`, each column side by side. O(places) a column.
 
-    Chunk c begins at place ``begins[c]``, which ends with the rows of all chunks; its values are at ``addresses[c]``.
-    The caller keeps the chunks alive.
+    Chunk c begins at place ``begins[c]``, which ends with the rows of all chunks. Its values of column k, each of
+    ``widths[k]`` bytes (one of WIDTHS), are at ``addresses[k, c]``; the caller keeps them alive. The i-th of the
+    columns ``which`` is written from ``offsets[i]`` on. A few thousand places at a time, so that they are read from
+    the nearest cache for all columns but the first.
     """
-    begins, addresses = borrowed(begins), borrowed(addresses)
-    places, out = borrowed(places), borrowed(out)
-    if width == 8:
-        copy_words(begins, addresses, places, out.view(np.uint64))
-    elif width == 4:
-        copy_words(begins, addresses, places, out.view(np.uint32))
-    elif width == 2:
-        copy_words(begins, addresses, places, out.view(np.uint16))
-    else:
-        copy_words(begins, addresses, places, out)
+    begins, addresses, places = borrowed(begins), borrowed(addresses), borrowed(places)
+    which, widths, offsets, out = borrowed(which), borrowed(widths), borrowed(offsets), borrowed(out)
+    for first in range(0, places.size, AT_ONCE):
+        some = places[first : first + AT_ONCE]
+        for i in range(which.size):
+            width = widths[which[i]]
+            begin = offsets[i] + first * width
+            words = out[begin : begin + some.size * width]
+            if width == 8:
+                copy_words(begins, addresses[which[i]], some, words.view(np.uint64))
+            elif width == 4:
+                copy_words(begins, addresses[which[i]], some, words.view(np.uint32))
+            elif width == 2:
+                copy_words(begins, addresses[which[i]], some, words.view(np.uint16))
+            else:
+                copy_words(begins, addresses[which[i]], some, words)
 
 
 @part

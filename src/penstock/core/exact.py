@@ -41,11 +41,15 @@ TAKEN, FOUND, COMPARED = 0, 2, 3  # entries of `done`: rows taken, one per side 
 CODE, OLDER = 0, 1
 BUCKETS = 4  # hash buckets per place in a ring
 FIRST_ROOM = 1024
+PAGE = 1 << 18  # words of a large page
 FIRST_PAIRS = 1 << 16
 LAST_NUMBER = 1 << 30
+NARROW, NARROW_BYTES = 1 << 31, 4  # numbers of rows below this fit so many bytes
+NOT_BEGUN = -1
+FORESEEN = 8  # rings grow to what the rate of arrivals lets expect, but not by more than that
 SMALL_WINDOW = 4  # a batch so many times larger than the windows is grouped, or one with as many more matches
 LAST_ROW = LAST_TICK = np.iinfo(np.int64).max
-AHEAD = 12  # rows between asking for a bucket, asking for the row it names, and using both
+AHEAD = 8  # rows between asking for a bucket, asking for the row it names, and using both
 
 
 class Arrivals(NamedTuple):
@@ -91,6 +95,18 @@ class Rings(NamedTuple):
     tick: Ints  # [newest tick]
 
 
+class Survey(NamedTuple):
+    """What there is to know of a batch before it is joined."""
+
+    last: int  # its last moment
+    low_left: int  # place of the first left row in the window at its first moment
+    low_right: int
+    most: int  # left rows to take at once: no more than the windows hold, if rows are in order of time
+    grouped: bool  # whether to group it
+    newest: int  # the largest number of a row
+    expected: int  # rows in the larger window, if they go on coming as they do in it
+
+
 class Room(NamedTuple):
     """Where a batch is sorted."""
 
@@ -103,10 +119,10 @@ class Room(NamedTuple):
     found: Ints  # [groups]
 
 
-def room_for(rows: int) -> Room:
-    """Return room to sort so many rows of both sides together."""
+def room_for(rows: int, keys: int) -> Room:
+    """Return room to sort so many rows of both sides together, with at most so many keys."""
     return Room(
-        np.empty(1 << (2 * rows).bit_length(), np.int32),
+        np.empty(1 << (2 * keys).bit_length(), np.int32),
         np.empty(rows, np.int64),
         np.empty(rows, np.int32),
         np.empty((2, rows + 1), np.int64),
@@ -117,12 +133,21 @@ def room_for(rows: int) -> Room:
 
 
 def empty(room: int) -> Rings:
-    """Return rings for so many rows of each side, a power of two."""
+    """Return rings for so many rows of each side, a power of two.
+
+    They are laid side by side, from the beginning of a page on: a large piece of memory gets large pages from the
+    system, a few where small ones would be thousands, and each first touch of a page costs microseconds.
+    """
+    heads, nodes, each = BUCKETS * room, 4 * room, 2 * room
+    first, second, third, end = np.cumsum([heads, nodes, each, each]).tolist()
+    words = np.empty(end + PAGE, np.int64)
+    words = words[-(words.ctypes.data // 8) % PAGE :]
+    words[:first] = -1
     return Rings(
-        np.full((BUCKETS * room, 2), -1, np.int32),
-        np.empty((2, room, 2), np.int64),
-        np.empty((2, room), np.int64),
-        np.empty((2, room), np.int64),
+        words[:first].view(np.int32).reshape(heads, 2),
+        words[first:second].reshape(2, room, 2),
+        words[second:third].reshape(2, room),
+        words[third:end].reshape(2, room),
         np.zeros((2, 2), np.int64),
         np.array([[0, 0, NO_TICK]] * 2),
         np.full(1, NO_TICK),
@@ -222,18 +247,6 @@ def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done:
 
 
 @kernel
-def step_sides(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, pairs: Ints, done: Ints) -> int:
-    """Let the right rows of a batch meet the left ones before it, then its left rows all right ones.
-
-    Goes on from ``done``, and returns why it stopped. Cost: O(1 + matches) per row.
-    """
-    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
-    pairs, done = borrowed(pairs), borrowed(done)
-    why = meet(rings, plan, right, 1, pairs, done)
-    return meet(rings, plan, left, 0, pairs, done) if why == DONE else why
-
-
-@kernel
 def step_merged(rings: Rings, plan: Plan, batch: Batch, code: Ints, counts: Ints, pairs: Ints, done: Ints) -> int:
     """Take the rows of a batch in order of arrival, windows in rows; goes on from ``done``, returns why it stopped.
 
@@ -271,31 +284,43 @@ def step_merged(rings: Rings, plan: Plan, batch: Batch, code: Ints, counts: Ints
 
 @part
 def group(room: Room, code: int) -> int:
-    """Return the number of a key's group, a new one for a new key."""
+    """Return the number of a key's group, a new one for a new key; -1: the table is half full."""
     table, groups, found = room.table, room.groups, room.found
     at = bucket(table.size, code)
     while table[at] >= 0 and groups[table[at]] != code:
         at = (at + 1) & (table.size - 1)
     if table[at] < 0:
-        table[at] = found[0]
-        groups[found[0]] = code
-        found[0] += 1
+        new = found[0]
+        if 2 * new >= table.size:
+            return -1
+        table[at] = new
+        groups[new] = code
+        room.start[0, new + 1] = room.start[1, new + 1] = 0
+        found[0] = new + 1
     return wide(table[at])
 
 
 @part
-def sort_side(rings: Rings, low: int, rows: Arrivals, side: int, room: Room) -> None:
-    """Sort the rows of one side in window and batch by key, keeping their order within a key (a counting sort)."""
+def sort_side(rings: Rings, low: int, rows: Arrivals, side: int, room: Room) -> bool:
+    """Sort the rows of one side in window and batch by key, keeping their order within a key (a counting sort).
+
+    Returns whether the table had room for all keys.
+    """
     member, start = room.member, room.start[side]
     mask = rings.row.shape[1] - 1
     held = rings.ends[side, NEXT] - low
-    start[:] = 0
     for n in range(held):
-        member[n] = group(room, rings.nodes[side, (low + n) & mask, CODE])
-        start[member[n] + 1] += 1
+        mine = group(room, rings.nodes[side, (low + n) & mask, CODE])
+        if mine < 0:
+            return False
+        member[n] = mine
+        start[mine + 1] += 1
     for i in range(rows.code.size):
-        member[held + i] = group(room, rows.code[i])
-        start[member[held + i] + 1] += 1
+        mine = group(room, rows.code[i])
+        if mine < 0:
+            return False
+        member[held + i] = mine
+        start[mine + 1] += 1
     groups = room.found[0]
     for g in range(groups):
         start[g + 1] += start[g]
@@ -313,18 +338,22 @@ def sort_side(rings: Rings, low: int, rows: Arrivals, side: int, room: Room) -> 
         g = groups - back
         start[g] = start[g - 1]
     start[0] = 0
+    return True
 
 
 @kernel
 def sort_both(rings: Rings, low: tuple[int, int], left: Arrivals, right: Arrivals, room: Room) -> int:
-    """Sort the rows held from these places on and the batch by key; returns how many keys the left has: the first."""
+    """Sort the rows held from these places on and the batch by key.
+
+    Returns how many keys the left has, which are the first; -1: there are too many keys for the table.
+    """
     rings, left, right, room = borrowed(rings), borrowed(left), borrowed(right), borrowed(room)
     room.table[:] = -1
     room.found[0] = 0
-    sort_side(rings, low[0], left, 0, room)
+    room.start[0, 0] = room.start[1, 0] = 0
+    fits = sort_side(rings, low[0], left, 0, room)
     on_left = room.found[0]
-    sort_side(rings, low[1], right, 1, room)
-    return on_left
+    return on_left if fits and sort_side(rings, low[1], right, 1, room) else -1
 
 
 @kernel
@@ -409,16 +438,13 @@ def leave(rings: Rings, plan: Plan, lows: tuple[int, int], counts: Ints) -> None
             rings.ends[side, LOW] = lows[side]
 
 
-@kernel
-def survey(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, counts: Ints) -> tuple[int, bool, int, int]:
+@part
+def look_over(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, counts: Ints) -> Survey:
     """Note how far rows come behind newer ones of their side, and let go of what is too old for all of a batch.
 
-    Returns the last moment of the batch, whether each side is in order of time, and the places of the first rows of
-    each side that are in the window at its first moment. O(rows).
+    O(rows).
     """
-    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
-    counts = borrowed(counts)
-    first, last, in_order = LAST_TICK, NO_TICK, True
+    first, last, in_order, newest_row, expected = LAST_TICK, NO_TICK, True, wide(0), 0.0
     for side in range(2):
         pos = left.pos if side == 0 else right.pos
         ends, behind = rings.ends[side], rings.behind[side]
@@ -439,17 +465,95 @@ def survey(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, counts: In
             newest = max(newest, pos[i])
         behind[NEWEST] = max(newest, high)
         first, last, in_order = min(first, low), max(last, high), in_order and rising
+        row = left.row if side == 0 else right.row
+        newest_row = max(newest_row, row[row.size - 1])
+        expected = max(expected, pos.size * (plan.span[side] / (high - low + 1)))
     lows = first_after(rings, 0, first - plan.span[0]), first_after(rings, 1, first - plan.span[1])
     leave(rings, plan, lows, counts)
-    return wide(last), in_order, lows[0], lows[1]
+    held = rings.ends[0, NEXT] - lows[0] + rings.ends[1, NEXT] - lows[1]
+    matches = max(counts[PAIRS] / max(counts[ARRIVED] + counts[ARRIVED + 1], 1), 1.0)
+    overtaken = rings.behind[0, MOST] > 0 or rings.behind[1, MOST] > 0
+    grouped = not overtaken and SMALL_WINDOW * max(held, expected) <= (left.pos.size + right.pos.size) * matches
+    most = wide(max(held, FIRST_ROOM)) if in_order else wide(left.pos.size)
+    return Survey(wide(last), lows[0], lows[1], most, grouped, newest_row, wide(min(expected, LAST_NUMBER)))
+
+
+@part
+def release(rings: Rings, plan: Plan, left: int, right: int, counts: Ints) -> None:
+    """Let go of what is too old at these clocks. O(log rows)."""
+    lows = first_after(rings, 0, left - plan.span[0]), first_after(rings, 1, right - plan.span[1])
+    leave(rings, plan, lows, counts)
 
 
 @kernel
 def let_go(rings: Rings, plan: Plan, left: int, right: int, counts: Ints) -> None:
-    """Let go of what is too old at these clocks. O(log rows)."""
+    """Let go of what is too old at these clocks."""
     rings, plan, counts = borrowed(rings), borrowed(plan), borrowed(counts)
-    lows = first_after(rings, 0, left - plan.span[0]), first_after(rings, 1, right - plan.span[1])
-    leave(rings, plan, lows, counts)
+    release(rings, plan, left, right, counts)
+
+
+@part
+def enter(rings: Rings, plan: Plan, left: int, right: int, done: Ints, tick: int, clock: Ints, counts: Ints) -> None:
+    """Write down what a batch of so many rows did, and let go of what is too old at its end."""
+    counts[ARRIVED] += left
+    counts[ARRIVED + 1] += right
+    counts[PAIRS] += done[FOUND]
+    counts[COMPARISONS] += done[COMPARED]
+    rings.tick[0] = max(rings.tick[0], tick)
+    release(rings, plan, clock[0], clock[1], counts)
+
+
+@kernel
+def survey(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, counts: Ints) -> Survey:
+    """Note how far rows come behind newer ones of their side, and let go of what is too old for all of a batch."""
+    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
+    return look_over(rings, plan, left, right, borrowed(counts))
+
+
+@kernel
+def settle(rings: Rings, plan: Plan, left: int, right: int, done: Ints, tick: int, clock: Ints, counts: Ints) -> None:
+    """Write down what a batch of so many rows did, and let go of what is too old at its end."""
+    rings, plan, done = borrowed(rings), borrowed(plan), borrowed(done)
+    enter(rings, plan, left, right, done, tick, borrowed(clock), borrowed(counts))
+
+
+@kernel
+def step_sides(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, pairs: Ints, done: Ints) -> int:
+    """Let the right rows of a batch meet the left ones before it, then its left rows all right ones.
+
+    Goes on from ``done``, and returns why it stopped. Cost: O(1 + matches) per row.
+    """
+    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
+    pairs, done = borrowed(pairs), borrowed(done)
+    why = meet(rings, plan, right, 1, pairs, done)
+    return meet(rings, plan, left, 0, pairs, done) if why == DONE else why
+
+
+@kernel
+def step_at_once(
+    rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, pairs: Ints, done: Ints, clock: Ints, counts: Ints
+) -> tuple[Survey, int]:
+    """Survey a batch; if it is one for chains that needs nothing else, step through it and settle it too.
+
+    That is one call where there would be three, for each of which the caller's memory is far away by then. Returns
+    DONE after all, PAIRS_FULL or NOT_BEGUN. Cost: O(1 + matches) per row.
+    """
+    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
+    pairs, done, clock, counts = borrowed(pairs), borrowed(done), borrowed(clock), borrowed(counts)
+    seen = look_over(rings, plan, left, right, counts)
+    fits = seen.newest < NARROW or pairs.itemsize > NARROW_BYTES
+    for side in range(2):
+        end = rings.ends[side, NEXT] + (left.pos.size if side == 0 else right.pos.size)
+        fits &= end - rings.ends[side, LOW] <= rings.row.shape[1] and end < LAST_NUMBER
+    if seen.grouped or not fits or left.pos.size > seen.most:
+        return seen, NOT_BEGUN
+    why = meet(rings, plan, right, 1, pairs, done)
+    if why == DONE:
+        why = meet(rings, plan, left, 0, pairs, done)
+    if why == DONE:
+        clock[:] = seen.last
+        enter(rings, plan, left.pos.size, right.pos.size, done, seen.last, clock, counts)
+    return seen, why
 
 
 @kernel
@@ -488,8 +592,8 @@ class ExactJoin:
         self.rings = empty(FIRST_ROOM)
         self.counts = np.zeros(COUNTS, np.int64)
         self._clock = np.full(2, NO_TICK)
-        self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
-        self._room = room_for(1)
+        self._pairs = np.empty((2, FIRST_PAIRS), np.int32)  # 64 bits once numbers need them: half of it is faster
+        self._room = room_for(1, 1)
         self._chained = True  # whether the chains of the rings are up to date
 
     def warm(self) -> None:
@@ -511,12 +615,14 @@ class ExactJoin:
             self._pairs = into
         if code.size == 0:
             return self._pairs[0, :0], self._pairs[1, :0]
+        self._widen(int(batch.row.max()))
         arrived = np.bincount(batch.side, minlength=2).tolist()
         self._reserve(*arrived)
         done = np.zeros(4, np.int64)
         while step_merged(self.rings, self.plan, batch, code, self.counts, self._pairs, done) == PAIRS_FULL:
             self._roomier(done[FOUND])
-        return self._settled(arrived, done, int(batch.tick[-1]), batch.clock[-1])
+        self._clock[:] = batch.clock[-1]
+        return self._settled(arrived, done, int(batch.tick[-1]))
 
     def push_sides(self, left: Arrivals, right: Arrivals, into: Ints | None = None) -> tuple[Ints, Ints]:
         """Do the same for windows in time with rows not yet merged, each side in order.
@@ -528,74 +634,81 @@ class ExactJoin:
         arrived = left.pos.size, right.pos.size
         if not any(arrived):
             return self._pairs[0, :0], self._pairs[1, :0]
-        tick, in_order, low_left, low_right = survey(self.rings, self.plan, left, right, self.counts)
-        (next_left, _), (next_right, _) = self.rings.ends.tolist()
-        held = next_left - low_left + next_right - low_right
-        counts = self.counts
-        matches = max(counts[PAIRS] / max(counts[ARRIVED] + counts[ARRIVED + 1], 1), 1)
-        overtaken = self.rings.behind[0, MOST] or self.rings.behind[1, MOST]
-        if not overtaken and SMALL_WINDOW * held <= sum(arrived) * matches:
-            done = self._push_grouped((low_left, low_right), left, right, tick)
+        done = np.zeros(4, np.int64)
+        if self._chained:
+            seen, why = step_at_once(self.rings, self.plan, left, right, self._pairs, done, self._clock, self.counts)
+            if why == DONE:
+                return self._found(done)
         else:
-            done = self._push_chained(left, right, max(held, FIRST_ROOM) if in_order else left.pos.size)
-        return self._settled(arrived, done, tick, (tick, tick))
+            seen, why = survey(self.rings, self.plan, left, right, self.counts), NOT_BEGUN
+        if why == PAIRS_FULL:
+            self._roomier(done[FOUND])
+            self._step_sides(left, right, done)
+        else:
+            self._widen(seen.newest)
+            (self._push_grouped if seen.grouped else self._push_chained)(seen, left, right, done)
+        self._clock.fill(seen.last)
+        return self._settled(arrived, done, seen.last)
 
-    def _settled(
-        self, arrived: Ints | Sequence[int], done: Ints, tick: int, clock: Ints | Sequence[int]
-    ) -> tuple[Ints, Ints]:
+    def _step_sides(self, left: Arrivals, right: Arrivals, done: Ints) -> None:
+        """Take rows along chains, going on from `done`."""
+        while step_sides(self.rings, self.plan, left, right, self._pairs, done) == PAIRS_FULL:
+            self._roomier(done[FOUND])
+
+    def _settled(self, arrived: Sequence[int], done: Ints, tick: int) -> tuple[Ints, Ints]:
         """Write down what a batch did, and return its pairs."""
+        settle(self.rings, self.plan, arrived[0], arrived[1], done, tick, self._clock, self.counts)
+        return self._found(done)
+
+    def _found(self, done: Ints) -> tuple[Ints, Ints]:
         pairs = done[FOUND]
-        self.counts[ARRIVED] += arrived[0]
-        self.counts[ARRIVED + 1] += arrived[1]
-        self.counts[PAIRS] += pairs
-        self.counts[COMPARISONS] += done[COMPARED]
-        self.rings.tick[0] = max(tick, self.rings.tick[0])
-        self._clock[:] = clock
-        self._expire(*clock)
         return self._pairs[0, :pairs], self._pairs[1, :pairs]
 
-    def _push_grouped(self, low: tuple[int, int], left: Arrivals, right: Arrivals, tick: int) -> Ints:
-        pairs = self._join_grouped(low, left, right)
-        self._expire(tick, tick)
+    def _push_grouped(self, seen: Survey, left: Arrivals, right: Arrivals, done: Ints) -> None:
+        done[FOUND] = done[COMPARED] = self._join_grouped((seen.low_left, seen.low_right), left, right)
+        self._expire(seen.last, seen.last)
         stale = [
-            0 if self.plan.patient else int(np.searchsorted(rows.pos, tick - span, side="right"))
+            0 if self.plan.patient else int(np.searchsorted(rows.pos, seen.last - span, side="right"))
             for rows, span in zip((left, right), self.plan.span, strict=True)
         ]
         self.counts[EXPIRED : EXPIRED + 2] += stale
-        self._reserve(left.pos.size - stale[0], right.pos.size - stale[1])
+        self._reserve(left.pos.size - stale[0], right.pos.size - stale[1], seen.expected)
         for side, rows in enumerate((left, right)):
             append_rows(self.rings, rows.part(stale[side], rows.pos.size), side)
         self._chained = False
-        return np.array([0, 0, pairs, pairs])
 
     def _join_grouped(self, low: tuple[int, int], left: Arrivals, right: Arrivals) -> int:
         rows = int(self.rings.ends[:, NEXT].sum() - sum(low)) + left.pos.size + right.pos.size
-        if not rows <= self._room.member.size <= FIRST_ROOM + 4 * rows:  # too large is slow too: it is wiped
-            self._room = room_for(rows)
         room = self._room
-        on_left = sort_both(self.rings, low, left, right, room)
+        if not rows <= room.member.size <= FIRST_ROOM + 4 * rows:
+            room = room_for(rows, FIRST_ROOM)
+        while (on_left := sort_both(self.rings, low, left, right, room)) < 0:
+            room = room_for(rows, room.table.size)  # a large table is slow: it is wiped, and fills the cache
+        self._room = room
         new = [int(rows.row[0]) if rows.row.size else LAST_ROW for rows in (left, right)]
         while (pairs := join_sorted(room, self.plan, on_left, new[0], new[1], self._pairs)) < 0:
             self._roomier(0)
         return pairs
 
-    def _push_chained(self, left: Arrivals, right: Arrivals, most: int) -> Ints:
-        done = np.zeros(4, np.int64)
-        for number, (mine, theirs) in enumerate(pieces(left, right, most)):
+    def _push_chained(self, seen: Survey, left: Arrivals, right: Arrivals, done: Ints) -> None:
+        self._reserve(left.pos.size, right.pos.size, seen.expected)
+        if not self._chained:
+            self._lay_out(self.rings.row.shape[1])
+        for number, (mine, theirs) in enumerate(pieces(left, right, seen.most)):
             if number:
                 clock = min(int(rows.pos[0]) for rows in (mine, theirs) if rows.pos.size)
                 self._expire(clock, clock)
-            self._reserve(mine.pos.size, theirs.pos.size)
-            if not self._chained:
-                self._lay_out(self.rings.row.shape[1])
             done[TAKEN : TAKEN + 2] = 0
-            while step_sides(self.rings, self.plan, mine, theirs, self._pairs, done) == PAIRS_FULL:
-                self._roomier(done[FOUND])
-        return done
+            self._step_sides(mine, theirs, done)
+
+    def _widen(self, newest: int) -> None:
+        """Make room for the numbers of rows up to this one."""
+        if newest >= NARROW and self._pairs.itemsize == NARROW_BYTES:
+            self._pairs = np.empty(self._pairs.shape, np.int64)
 
     def _roomier(self, pairs: int) -> None:
         """Make more room for pairs, keeping the first so many."""
-        longer = np.empty((2, 2 * self._pairs.shape[1]), np.int64)
+        longer = np.empty((2, 2 * self._pairs.shape[1]), self._pairs.dtype)
         longer[:, :pairs] = self._pairs[:, :pairs]
         self._pairs = longer
 
@@ -629,12 +742,13 @@ class ExactJoin:
         """Let go of the rows that meet nobody from `to` on, those that came before one that does excepted."""
         expire_before(self.rings, self.plan, to, self.counts)
 
-    def _reserve(self, left: int, right: int) -> None:
-        """Make room for so many more rows of each side."""
+    def _reserve(self, left: int, right: int, expected: int = 0) -> None:
+        """Make room for so many more rows of each side; if that takes more room, for those expected at once."""
         (next_left, low_left), (next_right, low_right) = self.rings.ends.tolist()
         need = max(next_left - low_left + left, next_right - low_right + right)
         room = self.rings.row.shape[1]
         if need > room or max(next_left + left, next_right + right) >= LAST_NUMBER:
+            need = max(need, min(expected + max(left, right), FORESEEN * need))
             self._lay_out(max(room, 1 << (need - 1).bit_length()))
 
     def _lay_out(self, room: int) -> None:

@@ -175,12 +175,13 @@ class Join:
         return self._step(ready, sides)
 
     def _step(self, ready: Ready, sides: tuple[Side, Side] = (NO_ROWS, NO_ROWS)) -> pa.Table:
-        late = np.bincount(ready.late[:, 0], minlength=2)
-        for core in self._cores:
-            counts = core.counts
-            counts[ARRIVED : ARRIVED + 2] += ready.nulls + late
-            counts[EXPIRED : EXPIRED + 2] += ready.nulls
-            counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
+        if ready.late.size or ready.nulls.any():
+            late = np.bincount(ready.late[:, 0], minlength=2)
+            for core in self._cores:
+                counts = core.counts
+                counts[ARRIVED : ARRIVED + 2] += ready.nulls + late
+                counts[EXPIRED : EXPIRED + 2] += ready.nulls
+                counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
         if self._recall is not None:
             self._recall.take(self._core.plan, ready.batch, ready.code, self._bar)
             self._bar = self._intake.watermark

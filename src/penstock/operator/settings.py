@@ -354,7 +354,7 @@ class Bound:
         """
         if table is None or table.num_rows == 0:
             return NO_ROWS
-        ts = self.clock.values(table[self.time[side]], f"time={self.time[side]!r}", first)
+        ts, rising = self.clock.read(table[self.time[side]], f"time={self.time[side]!r}", first)
         if self.reader:
             return self._read_sets(self.reader, side, table, first, ts)
         code, valid = self.coder.code([table[name] for name in self.keys[side]])
@@ -362,7 +362,7 @@ class Bound:
         importance = NO_FLOATS
         if self.importance:
             importance = importance_of(table[self.importance[side]], self.importance[side], first)
-        return Side(ts, code, valid, weight, importance)
+        return Side(ts, code, valid, weight, importance, rising=rising)
 
     def _read_sets(self, read: Reader, side: int, table: pa.Table, first: int, ts: Ints) -> Side:
         name = self.keys[side][0]

@@ -31,6 +31,18 @@ class Side(NamedTuple):
     importance: Floats  # empty: none
     sets: Sets | None = None  # instead of keys: codes are then places in it
     kind: Ints = NO_INTS  # types of rows, empty: one
+    rising: bool | None = None  # whether no timestamp is less than the one before it; None: not known
+
+    def follows(self, earlier: int | None) -> bool:
+        """Say whether no row is older than one before it, an earlier time included."""
+        return follows(self.ts, earlier, rising=self.rising)
+
+
+def follows(ts: Ints, earlier: int | None, *, rising: bool | None = None) -> bool:
+    """Say whether no timestamp is older than one before it, an earlier one included, if not known as `rising`."""
+    if ts.size == 0:
+        return True
+    return bool(earlier is None or ts[0] >= earlier) and (extent(ts)[2] if rising is None else rising)
 
 
 NO_ROWS = Side(NO_INTS, NO_INTS, None, NO_INTS, NO_FLOATS)
@@ -123,7 +135,7 @@ class Intake:
     def take(self, sides: Sequence[Side]) -> Ready:
         """Take the rows of a push."""
         bar = self.watermark if self.patient else self.newest
-        if (self.whole or self.apart or self._plain(sides)) and all(in_order(rows.ts, bar) for rows in sides):
+        if (self.whole or self.apart or self._plain(sides)) and all(rows.follows(bar) for rows in sides):
             if not self.whole:
                 return self._in_order(sides)
             if not self._early(sides):
@@ -315,14 +327,9 @@ class Intake:
         return clock
 
 
-def in_order(ts: Ints, earlier: int | None) -> bool:
-    """Say whether no timestamp is older than one before it, an earlier one included."""
-    return ts.size == 0 or ((earlier is None or ts[0] >= earlier) and extent(ts)[2])
-
-
 def reached(ts: Ints, earlier: int | None) -> Ints:
     """Return the newest timestamp seen at each row, an earlier one included."""
-    if in_order(ts, earlier):
+    if follows(ts, earlier):
         return ts
     newest = np.maximum.accumulate(ts)
     return newest if earlier is None else np.maximum(newest, earlier)

@@ -13,6 +13,9 @@ from penstock.core.windows import Ints
 from penstock.errors import KeyTypeError
 
 UNITS = ("s", "ms", "us", "ns")
+WORDS = {  # types whose values are 64 bits and their own codes
+    kind.id for kind in (pa.int64(), pa.uint64(), pa.date64(), pa.timestamp("us"), pa.duration("us"), pa.time64("us"))
+}
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
@@ -194,6 +197,8 @@ def widened(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _width(kind: pa.DataType) -> str:
+    if kind.id in WORDS:
+        return "word"
     if pa.types.is_decimal(kind):
         return "words"
     return "bytes" if _is_text(kind) or _is_bytes(kind) else "word"
@@ -201,6 +206,13 @@ def _width(kind: pa.DataType) -> str:
 
 def _words(array: pa.Array) -> Ints:
     """Return 64 bits per value: the value itself where it fits, else a hash; anything for nulls."""
+    if array.type.id not in WORDS:
+        return _coded(array)
+    return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
+
+
+def _coded(array: pa.Array) -> Ints:
+    """Return 64 bits per value for types that have fewer or more."""
     kind = array.type
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.int64)
@@ -217,11 +229,9 @@ def _words(array: pa.Array) -> Ints:
         for column in range(1, width):
             combine_codes(codes, np.ascontiguousarray(table[:, column]))
         return codes
-    if pa.types.is_floating(kind):
-        values = np.frombuffer(data, np.float64)[array.offset : array.offset + len(array)]
-        values = np.where(np.isnan(values), np.nan, values + 0.0)  # one NaN, one zero
-        return values.view(np.int64)
-    return np.frombuffer(data, np.int64)[array.offset : array.offset + len(array)]
+    values = np.frombuffer(data, np.float64)[array.offset : array.offset + len(array)]
+    values = np.where(np.isnan(values), np.nan, values + 0.0)  # one NaN, one zero
+    return values.view(np.int64)
 
 
 def _hashed_bytes(array: pa.Array) -> Ints:

@@ -18,6 +18,7 @@ SPARE = 1 << 21  # bytes of dead rows not worth a look
 UNKNOWN = 64  # for that, the bytes of a value whose width is not fixed
 POOL = pa.system_memory_pool()  # for copies that stay: what leaves it goes back to the system in `give_back`
 C_LIBRARY: Any = ctypes.CDLL(None) if os.name == "posix" else None
+ALIGNED = 64  # bytes between which columns begin
 LIVE_SHARE = 0.9  # a chunk with a smaller share of live rows is copied
 
 
@@ -79,6 +80,7 @@ class Payload:
         self._places = {name: at for at, name in enumerate(schema.names)}
         self._types = schema.types
         self._widths = [_width(kind) for kind in schema.types]
+        self._width_array = np.array(self._widths, np.int64)
         self._row = sum(self._widths) if all(self._widths) else 0  # bytes of a row; 0: not fixed
         self._spare = SPARE // (1 + sum(width or UNKNOWN for width in self._widths))
         self._begins = np.zeros(MANY + 2, np.int64)  # chunk -> place of its first row, all laid end to end
@@ -166,14 +168,23 @@ class Payload:
 
     def _gathered(self, places: Ints, begins: Ints, columns: list[str]) -> dict[str, pa.Array]:
         """Return those of these columns that can be copied as words, for rows at these places. O(places)."""
-        taken: dict[str, pa.Array] = {}
-        for name in columns:
-            at = self._places[name]
-            if not self._wordless[at]:
-                words = pa.allocate_buffer(places.size * self._widths[at])
-                gather(begins, self._addresses[at], places, self._widths[at], np.frombuffer(words, np.uint8))
-                taken[name] = pa.Array.from_buffers(self._types[at], places.size, [None, words])
-        return taken
+        words = [name for name in columns if not self._wordless[self._places[name]]]
+        if not words:
+            return {}
+        which = [self._places[name] for name in words]
+        offsets, end = [], 0
+        for at in which:
+            offsets.append(end)
+            end += -(-places.size * self._widths[at] // ALIGNED) * ALIGNED
+        memory = pa.allocate_buffer(end)
+        out = np.frombuffer(memory, np.uint8)
+        gather(begins, self._addresses, places, np.array(which), self._width_array, np.array(offsets), out)
+        return {
+            name: pa.Array.from_buffers(
+                self._types[at], places.size, [None, memory.slice(offset, places.size * self._widths[at])]
+            )
+            for name, at, offset in zip(words, which, offsets, strict=True)
+        }
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""

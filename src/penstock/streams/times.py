@@ -91,14 +91,20 @@ class Clock(NamedTuple):
         return 'time is in timestamps: write a span such as "10 minutes", or pen.rows(n)'
 
     def values(self, column: pa.ChunkedArray, argument: str, first: int = 0) -> Ints:
-        """Return a time column as integers; `first` is the number of its first row, for what errors say.
+        """Return a time column as integers, as ``read`` does."""
+        return self.read(column, argument, first)[0]
+
+    def read(self, column: pa.ChunkedArray, argument: str, first: int = 0) -> tuple[Ints, bool]:
+        """Return a time column as integers, and whether none is less than the one before it.
+
+        `first` is the number of its first row, for what errors say.
 
         Raises:
             TimeError: if it holds nulls or values beyond what can be added and compared.
         """
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         if isinstance(array, pa.ChunkedArray):
-            return np.empty(0, np.int64)
+            return np.empty(0, np.int64), True
         if array.null_count:
             row = first + int(np.flatnonzero(~array.is_valid().to_numpy(zero_copy_only=False))[0])
             raise TimeError(argument, f"a null in row {row}", "every row needs a time: filter or fill it")
@@ -110,10 +116,10 @@ class Clock(NamedTuple):
         except pa.ArrowInvalid as error:
             raise TimeError(argument, "a time beyond ±2**63", f"use a coarser unit ({error})") from error
         values = array.to_numpy()
-        low, high, _ = extent(values) if values.size else (0, 0, True)
+        low, high, rising = extent(values) if values.size else (0, 0, True)
         if low < -LIMIT or high > LIMIT:
             raise TimeError(argument, "a time beyond ±2**61", "use a coarser unit")
-        return values
+        return values, rising
 
     def column(self, ticks: Ints) -> pa.Array:
         """Return integers as a time column."""
