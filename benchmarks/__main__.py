@@ -19,13 +19,17 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as pen
-from benchmarks import bare, loops, tables
+from benchmarks import bare, loops, naive, tables
 from benchmarks.cases import BATCH, Case, cases, engine_pairs, in_turns
 from penstock.streams.workloads import uniform
 
 RESULTS = Path(__file__).with_name("results.json")
 POLICIES = ("rand", "oldest", "prob", "life")
 GROWTH = (10**3, 10**4, 10**5, 10**6)
+IMPORTANT = ("prob", "dimpprob", "dgl", "auto")
+LARGE = 10**6
+NAIVE = (10**3, 10**4, 10**5)
+NAIVE_TICKS = 200
 GROUPED_BATCHES = (10_000, 50_000)
 
 
@@ -105,6 +109,40 @@ def measure_growth() -> list[dict[str, Any]]:
     return found
 
 
+def measure_important() -> dict[str, Any]:
+    """Time policies that look at importance at M = 10**6, and naive ones, which look at all of memory, at less."""
+    rows = 2 * LARGE
+    pairs = np.full((2, 4 * rows), -1, np.int64)
+    streams = uniform(rows, keys=LARGE, importance="rare", seed=3)
+    case = Case("important", streams.left, streams.right, LARGE)
+    runs = {}
+    for policy in IMPORTANT:
+        arguments = {"memory": LARGE, "policy": policy, "importance": "importance"}
+        engine_pairs(part(case, 3 * BATCH), pairs, **arguments)
+        runs[policy] = partial(engine_pairs, case, pairs, **arguments)
+    engine = {policy: 1e9 * timing.wall / (2 * rows) for policy, timing in in_turns(runs, rounds=3).items()}
+    return {
+        "engine": engine,
+        "naive": [measure_naive(case, name, memory) for name in naive.CODES for memory in NAIVE],
+    }
+
+
+def measure_naive(case: Case, policy: str, memory: int) -> dict[str, Any]:
+    """Time some ticks of a naive policy with its memory full: a run of so many more, less one that just fills it."""
+    sides = (case.left, case.right)
+    keys, worth = (np.stack([side[name].to_numpy() for side in sides]) for name in ("key", "importance"))
+
+    def run(ticks: int) -> int:
+        arrays = keys[:, :ticks], worth[:, :ticks]
+        return naive.join(*arrays, 2 * memory, memory, naive.CODES[policy], LARGE)
+
+    run(2)
+    full = memory // 2
+    timings = in_turns({"fill": partial(run, full), "more": partial(run, full + NAIVE_TICKS)}, rounds=3)
+    spent = timings["more"].wall - timings["fill"].wall
+    return {"policy": policy, "memory": memory, "ns_per_tuple": 1e9 * spent / (2 * NAIVE_TICKS)}
+
+
 def measure_memory() -> list[dict[str, Any]]:
     """Measure resident memory in child processes of their own."""
     found = []
@@ -119,7 +157,9 @@ def measure_memory() -> list[dict[str, Any]]:
 def main() -> None:
     """Run the benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=["joins", "growth", "memory"], help="measure one part, keep the rest")
+    parser.add_argument(
+        "--only", choices=["joins", "growth", "important", "memory"], help="measure one part, keep the rest"
+    )
     only = parser.parse_args().only
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() and only else {}
     results["machine"] = {
@@ -142,6 +182,9 @@ def main() -> None:
     if only in {None, "growth"}:
         print("growth", flush=True)
         results["growth"] = measure_growth()
+    if only in {None, "important"}:
+        print("important", flush=True)
+        results["important"] = measure_important()
     if only in {None, "memory"}:
         print("memory", flush=True)
         results["memory"] = measure_memory()

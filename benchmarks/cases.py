@@ -69,13 +69,15 @@ def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: A
     core: Any = bound.core(bound.plan())
     intake = Intake(0, whole=False, apart=exact)
     left_keys, left_ts, right_keys, right_ts = case.arrays()
+    name = arguments.get("importance")
+    worths = [NO_FLOATS if name is None else table[name].to_numpy() for table in (case.left, case.right)]
     n = 0
     for at in range(0, left_ts.size, batch):
         rows = slice(at, at + batch)
         ready = intake.take(
             (
-                Side(left_ts[rows], left_keys[rows], None, NO_INTS, NO_FLOATS),
-                Side(right_ts[rows], right_keys[rows], None, NO_INTS, NO_FLOATS),
+                Side(left_ts[rows], left_keys[rows], None, NO_INTS, worths[0][rows]),
+                Side(right_ts[rows], right_keys[rows], None, NO_INTS, worths[1][rows]),
             )
         )
         if exact:

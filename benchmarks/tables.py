@@ -36,6 +36,7 @@ def speed_table(results: dict[str, Any]) -> str:
         ("joins", "Joins on arrays", arrays_table),
         ("joins", "Joins from Arrow to Arrow", loops_table),
         ("growth", "Time per row", growth_table),
+        ("important", "Policies that look at importance", important_table),
         ("memory", "Memory", memory_table),
     ]
     return "\n\n".join(
@@ -94,6 +95,23 @@ def growth_table(growth: list[dict[str, Any]]) -> str:
     sizes = dict.fromkeys(entry["memory"] for entry in growth)
     columns = [*(f"M = {size:,}" for size in sizes), "growth"]
     return table("time per row; window, memory and keys in step", columns, rows)
+
+
+def important_table(important: dict[str, Any]) -> str:
+    """Return how long policies that look at importance take, beside naive ones."""
+    engine, naive = important["engine"], important["naive"]
+    sizes = dict.fromkeys(entry["memory"] for entry in naive)
+    rows = [
+        [f"`{policy}`", *([""] * len(sizes)), f"{time:.0f} ns", f"{engine['prob'] / time:.0%}"]
+        for policy, time in engine.items()
+    ]
+    for policy in dict.fromkeys(entry["policy"] for entry in naive):
+        times = [entry["ns_per_tuple"] for entry in naive if entry["policy"] == policy]
+        rows.append(
+            [f"{policy.upper()}, all of memory at every tick", *(f"{time:,.0f} ns" for time in times), "", ""]
+        )
+    head = [*(f"M = {size:,}" for size in sizes), "M = 1,000,000", "speed of `prob`'s"]
+    return table("time per row, importance", head, rows)
 
 
 def memory_table(memory: list[dict[str, Any]]) -> str:
