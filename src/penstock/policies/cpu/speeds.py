@@ -28,6 +28,12 @@ class Load(NamedTuple):
     probes: float  # there is time for, for each row that comes
     update: float  # what a row that enters costs, in probes
     over_entered: bool  # windows are counted over the rows that entered
+    room: float = np.inf  # rows that may be held, over both sides
+
+    @property
+    def memory(self) -> float:
+        """The share of the rows in the windows that there is room for; more than 1: for all."""
+        return float(self.room / max(self.window.sum(), 1e-300))
 
 
 def classes(load: Load, held: Floats) -> tuple[Load, Floats]:
@@ -238,8 +244,12 @@ def entering(load: Load, price: float, part: float, held: Floats) -> Floats:
     mass = (load.share[:, None] * load.chances * keys).sum(axis=0)[order]
     before = np.cumsum(mass) - mass
     room = part * load.probes / load.update
+    stored = (load.window[:, None] * load.chances * keys).sum(axis=0)[order]
+    stored_before = np.cumsum(stored) - stored
     share = np.empty(order.size)
     share[order] = np.clip((room - before) / np.maximum(mass, 1e-300), 0.0, 1.0)
+    fits = np.clip((load.room - stored_before) / np.maximum(stored, 1e-9), 0.0, 1.0)
+    share[order] = np.minimum(share[order], fits)
     return keys * share
 
 
