@@ -1,6 +1,7 @@
 """A shard under a CPU budget decides by its clock once: rebuilt from its log it has decided the same."""
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_rows_wait_for_the_watermark_and_come_in_order() -> None:
 
 def test_half_of_a_latency_is_for_waiting_and_some_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(processor.time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "time", lambda: now[0])
     head = Head({}, 1)
     assert processor._seconds(head, 100.0, 4.0) == pytest.approx(1.8)
     head.ended, now[0] = 101.0, 102.0  # Spark took half a second from there to the packing, and half since
