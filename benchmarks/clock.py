@@ -88,9 +88,31 @@ def operator(case: Case, cpu: Any) -> pen.Join:
     )
 
 
+class Timed:
+    """A controller, with the seconds that it has taken."""
+
+    def __init__(self, controller: Any) -> None:
+        self.controller, self.seconds = controller, 0.0
+
+    def __call__(self, *arguments: Any) -> None:
+        """End a period."""
+        self._timed(self.controller, *arguments)
+
+    def retune(self, *arguments: Any) -> None:
+        """Choose anew."""
+        self._timed(self.controller.retune, *arguments)
+
+    def _timed(self, call: Any, *arguments: Any) -> None:
+        began = time.perf_counter()
+        call(*arguments)
+        self.seconds += time.perf_counter() - began
+
+
 def play(case: Case, rate: float, method: str, seconds: float) -> dict[str, Any]:
     """Play the streams to a join for so many seconds; returns its pairs and how long rows had to wait."""
     op = operator(case, pen.cpu(latency=f"{int(LATENCY * 1000)} ms", method=method))
+    core: Any = op._core  # noqa: SLF001 - to look at its controller
+    core.adapt = timed = Timed(core.adapt)
     begin, lags, pairs, rows = 0, [], 0, 0
     started = time.monotonic()
     while (now := time.monotonic() - started) < seconds:
@@ -108,6 +130,7 @@ def play(case: Case, rate: float, method: str, seconds: float) -> dict[str, Any]
     return {
         "pairs": pairs,
         "rows": rows,
+        "controller": timed.seconds / seconds,
         "lag": float(np.max(lags, initial=0.0)),
         "median": float(np.median(lags or [0.0])),
         "late": float(np.mean(np.array(lags or [0.0]) > LATENCY)),
@@ -130,15 +153,8 @@ def measure(minutes: float) -> list[dict[str, Any]]:
 
 def page(results: list[dict[str, Any]], minutes: float) -> str:
     """Return the results as Markdown."""
-    head = [
-        "join",
-        "sustainable, rows/s",
-        "times that",
-        "longest lag, s",
-        "median lag, s",
-        "late",
-        "over random-drop",
-    ]
+    head = ["join", "sustainable, rows/s", "times that", "longest lag, s", "median lag, s", "late", "controller"]
+    head.append("over random-drop")
     rows = []
     others = {(one["case"], one["speed"]): one["pairs"] for one in results if one["method"] == "random-drop"}
     for one in results:
@@ -146,6 +162,7 @@ def page(results: list[dict[str, Any]], minutes: float) -> str:
             continue
         ratio = one["pairs"] / max(1, others[one["case"], one["speed"]])
         lags = [f"{one['lag']:.2f}", f"{one['median']:.2f}", f"{one['late']:.1%}"]
+        lags.append(f"{one['controller']:.2%}")
         rows.append([one["case"], f"{one['rate']:,.0f}", str(one["speed"]), *lags, f"{ratio:.2f}"])
     how = f'`latency="{LATENCY:g} seconds"`, windows of {SPAN} s, {minutes:g} minutes each.'
     words = f"{how} Random-drop has the same clock. A lag is from a row's time to when its push returned."
