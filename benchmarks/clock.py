@@ -1,7 +1,7 @@
 """Play real streams faster than they can be joined, by the clock on the wall, and see how far joins fall behind.
 
-Rows of recorded streams are stamped anew, evenly, and come when their time is, again from the start when all of them
-have come. Whenever a join is free, it gets what has come. Both sides come equally fast.
+The rows of two recorded streams, in their common order, are stamped anew, evenly, and come when their time is, again
+from the start when all of them have come. Whenever a join is free, it gets what has come.
 """
 
 import time
@@ -37,29 +37,43 @@ class Case(NamedTuple):
 
 def cases() -> Iterator[Case]:
     """Return the joins that are measured."""
-    rows = pq.read_table(data.found("health_news", "headlines.parquet")).sort_by("ts")
-    halves = [rows.filter(pc.equal(pc.bit_wise_and(rows["source"], 1), side)) for side in (0, 1)]
-    news = [half.select(["tokens"]) for half in halves]
-    yield Case("headlines that share 3 words", (news[0], news[1]), pen.overlap("tokens", at_least=3))
+    rows = pq.read_table(data.found("health_news", "headlines.parquet"))
+    news = [rows.filter(pc.equal(pc.bit_wise_and(rows["source"], 1), side)) for side in (0, 1)]
+    yield Case("headlines that share 3 words", ordered(news, "tokens"), pen.overlap("tokens", at_least=3))
     stocks = [pq.read_table(data.found("sse_orders_trades", f"{name}.parquet")) for name in ("orders", "trades")]
-    keys = [stock.sort_by("ts").select(["key"]) for stock in stocks]
-    yield Case("orders and trades of one key", (keys[0], keys[1]), "key")
+    yield Case("orders and trades of one key", ordered(stocks, "key"), "key")
 
 
-def came(table: pa.Table, rate: float, begin: int, end: int) -> pa.Table:
-    """Return rows of an endless stream with so many rows a second, from a number up to another."""
-    numbers = np.arange(begin, end)
-    stamps = pa.array((numbers / rate * 1e6).astype(np.int64), pa.timestamp("us"))
-    rows = table.take(pa.array(numbers % table.num_rows))
-    return rows.append_column("ts", stamps)
+def ordered(tables: list[pa.Table], column: str) -> tuple[pa.Table, pa.Table]:
+    """Return a column of two streams in order of time, and the place of each row among those of both."""
+    tables = [table.sort_by("ts") for table in tables]
+    order = np.argsort(np.concatenate([table["ts"].to_numpy() for table in tables]), kind="stable")
+    places = np.empty(order.size, np.int64)
+    places[order] = np.arange(order.size)
+    left, right = np.split(places, [tables[0].num_rows])
+    return pa.table({"at": left, column: tables[0][column]}), pa.table({"at": right, column: tables[1][column]})
+
+
+def came(case: Case, rate: float, begin: int, end: int) -> list[pa.Table]:
+    """Return the rows of both sides, of an endless stream with so many a second, from a number up to another."""
+    total = sum(table.num_rows for table in case.tables)
+    sides = []
+    for table in case.tables:
+        places, parts = table["at"].to_numpy(), []
+        for first in range(begin // total * total, max(end, begin + 1), total):
+            low, high = np.searchsorted(places, [begin - first, end - first])
+            stamps = ((places[low:high] + first) / rate * 1e6).astype(np.int64)
+            rows = table[low:high].drop_columns(["at"])
+            parts.append(rows.append_column("ts", pa.array(stamps, pa.timestamp("us"))))
+        sides.append(pa.concat_tables(parts).combine_chunks())
+    return sides
 
 
 def keeps_up(case: Case, rate: float) -> bool:
     """Say whether the exact join takes no longer than its rows took to come, once windows are full."""
     op, took = operator(case, None), 0.0
     for at in np.arange(0.0, TRIAL, SLICE):
-        bounds = [int(second * rate / 2) for second in (at, at + SLICE)]
-        parts = [came(table, rate / 2, *bounds) for table in case.tables]
+        parts = came(case, rate, *(int(second * rate) for second in (at, at + SLICE)))
         began = time.perf_counter()
         op.push(left=parts[0], right=parts[1])
         took += (time.perf_counter() - began) * (at >= SPAN)
@@ -82,7 +96,7 @@ def sustainable(case: Case) -> float:
 
 def operator(case: Case, cpu: Any) -> pen.Join:
     """Return a join of the case."""
-    schemas = [came(table, 1.0, 0, 0).schema for table in case.tables]
+    schemas = [rows.schema for rows in came(case, 1.0, 0, 0)]
     return pen.Join(
         schemas=(schemas[0], schemas[1]), ledger="off", on=case.on, time="ts", window=f"{SPAN} seconds", cpu=cpu
     )
@@ -116,15 +130,15 @@ def play(case: Case, rate: float, method: str, seconds: float) -> dict[str, Any]
     begin, lags, pairs, rows = 0, [], 0, 0
     started = time.monotonic()
     while (now := time.monotonic() - started) < seconds:
-        end = int(now * rate / 2)
+        end = int(now * rate)
         if end == begin:
             time.sleep(LEAST)
             continue
-        parts = [came(table, rate / 2, begin, end) for table in case.tables]
+        parts = came(case, rate, begin, end)
         found = op.push(left=parts[0], right=parts[1]).num_rows
         if now > BEGINNING * SPAN:
-            lags.append(time.monotonic() - started - begin / (rate / 2))
-            pairs, rows = pairs + found, rows + 2 * (end - begin)
+            lags.append(time.monotonic() - started - begin / rate)
+            pairs, rows = pairs + found, rows + end - begin
         begin = end
         time.sleep(LEAST)
     return {
