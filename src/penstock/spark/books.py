@@ -86,7 +86,7 @@ def _folded(found: dict[str, Any], books: list[dict[str, Any]]) -> Report:
         unprobed=both["unprobed"],
         importance_estimate=important,
         slowest=max((book["slowest"] for book in books if book["slowest"] is not None), default=None),
-        division=found["division"],
+        division=found.get("division") or "",
         mode=found["mode"],
         guesses=(guesses[0], guesses[1]),
     )
