@@ -249,3 +249,4 @@ class DualJoin(Entries):
         """Take over the state that ``arrays`` returned."""
         super().restore(arrays)
         self.lanes = unflatten("lanes", self.lanes, arrays)
+        self.plan.limit[...] = self.lanes.limit[:2]

@@ -207,11 +207,14 @@ class SetJoin(Entries):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
-        return {**super().arrays(), **flatten("shelf", self.shelf), **flatten("effort", self.effort)}
+        limit = {"limit": self.terms.limit}
+        return {**super().arrays(), **limit, **flatten("shelf", self.shelf), **flatten("effort", self.effort)}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state that ``arrays`` returned."""
         super().restore(arrays)
+        self.terms.limit[...] = arrays["limit"]
+        self.plan.limit[...] = arrays["limit"][:2]
         self.shelf = unflatten("shelf", self.shelf, arrays)
         self.effort = unflatten("effort", self.effort, arrays)
         self._room()
