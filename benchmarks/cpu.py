@@ -1,5 +1,6 @@
 """Measure joins under a CPU budget beside what the papers say of them (`make bench-cpu`)."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import penstock as pen
-from benchmarks import figures, registry_tables
+from benchmarks import clock, figures, registry_tables
 from benchmarks.registry_tables import ROOT
 from penstock.report.papers.registry import PAPERS, figure
 from penstock.streams.workloads import drifting, zipf
@@ -73,6 +74,9 @@ def on_keys() -> list[dict[str, Any]]:
     return rows
 
 
+PARTS = {"default": default_over_random, "keys": on_keys}
+
+
 def page(results: dict[str, Any]) -> str:
     """Return the results as Markdown."""
     kept = figures.kept()
@@ -98,13 +102,25 @@ def page(results: dict[str, Any]) -> str:
             [row["streams"], str(row["rate"]), *(f"{row[name]:.3f}" for name in KEYED), f"{row['auto'] / best:.3f}"]
         )
     parts += ["### Equal keys: the share of the exact pairs, over arrivals", registry_tables.table(head, rows)]
+    if "clock" in results:
+        parts.append(clock.page(results["clock"]["found"], results["clock"]["minutes"]))
     return "\n\n".join(parts)
 
 
 def main() -> None:
     """Measure, and write what came of it."""
-    measure_figures()
-    results = {"default": default_over_random(), "keys": on_keys()}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("figures", *PARTS, "clock"), help="measure this part, and keep the others")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of stream for each run by the clock on the wall")
+    asked = parser.parse_args()
+    results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    if asked.only in {None, "figures"}:
+        measure_figures()
+    for name, part in PARTS.items():
+        if asked.only in {None, name}:
+            results[name] = part()
+    if asked.only in {None, "clock"}:
+        results["clock"] = {"minutes": asked.minutes, "found": clock.measure(asked.minutes)}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     registry_tables.write(PAGE, "measured", page(results))
 

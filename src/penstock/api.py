@@ -1,6 +1,7 @@
 """The front door: check what is given, call one function."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, overload
 
@@ -33,7 +34,7 @@ from penstock.policies.statistics import Table
 from penstock.quality.books import Report
 from penstock.streams import files
 from penstock.streams.sets import Condition
-from penstock.streams.times import Every, Rows
+from penstock.streams.times import Every, Rows, nanoseconds
 
 CPU_METHODS = tuple(dict.fromkeys((*controller.METHODS, *dual.METHODS)))
 
@@ -79,7 +80,7 @@ def join(  # noqa: PLR0913 - the one front door
         policy: a name or an object made by ``pen.policy``; "auto" learns which rows to keep.
         importance: a column of numbers, or ("left", "right"); adds the column `importance` to the result.
         combine: how the importances of a pair become one: "min", "sum", "product", "max" or "mean".
-        cpu: a CPU budget, made by ``pen.cpu``; embedded only.
+        cpu: a CPU budget, made by ``pen.cpu``; on streams of Spark, rows then wait for the watermark.
         per_key: at most this many rows of one key and side are kept; the oldest leave first.
         shards: on Spark, how many parts the keys are divided into, each with its part of the memory; default
             ``spark.sql.shuffle.partitions``.
@@ -111,7 +112,7 @@ def join(  # noqa: PLR0913 - the one front door
     del arguments["left"], arguments["right"]
     settings = settings_of(arguments)
     if _is_spark(left) or _is_spark(right):
-        return _on_spark().join(left, right, on_keys(settings))
+        return _on_spark().join(left, right, settings)
     return pump.run(left, right, settings, ledger="off").table
 
 
@@ -121,7 +122,7 @@ def joining(right: Any, **arguments: Any) -> Callable[[Any], Any]:
     Parameters:
         right, arguments: as for ``penstock.join``.
     """
-    settings = on_keys(settings_of(arguments))
+    settings = settings_of(arguments)
     return lambda left: _on_spark().join(left, right, settings)
 
 
@@ -690,13 +691,17 @@ def cpu(  # noqa: PLR0913 - one budget
     The idea: on a condition, every row enters its window, and what is saved is comparisons. When rows come faster
     than they can be compared with the whole other window, each is compared with the part that pays most, learned from
     a sample. On equal keys, a row is probed or not, by what it would find, and if there is no time even to let all
-    rows enter, some are dropped at the queue. What was given up is in the ledger, row by row. Time is the rows' own:
-    a run repeats.
+    rows enter, some are dropped at the queue. What was given up is in the ledger, row by row. With
+    `comparisons_per_second` time is the rows' own, and a run repeats.
 
     Parameters:
         comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
             time column; per tick where time is in ticks. On equal keys a probe counts as one.
-        latency, share: budgets by the clock on the wall; not available yet.
+        latency: a span such as "2 seconds": by the clock on the wall, how long a row may wait and its batch take.
+            What a comparison takes is measured. A push gets nine tenths of it, or half of that if the caller came
+            straight back from the last one, for then rows were waiting. If rows are behind, it gets so much less.
+        share: by the same clock, the part of each second of the time column that the join may be at work; of each
+            tick, where time is in ticks.
         method: on a condition "selective" ("auto" means it); or, to compare with: "rate", "correlation" or
             "direction", the paper's steps, each with those before it. On equal keys "auto": the best choice of rows
             and of how many to probe, by what it promises; "dual" as dual2006 has it, "rear" without its
@@ -720,9 +725,9 @@ def cpu(  # noqa: PLR0913 - one budget
 
     References: gedik2007 §4, §5; dual2006 §3, §4; das2003 §2.1.
     """
-    for name, given in (("latency", latency), ("share", share)):
-        if given is not None:
-            raise InputError(name, repr(given), "not available yet: give comparisons_per_second")
+    given = [name for name, one in (("latency", latency), ("share", share)) if one is not None]
+    if len(given) + (comparisons_per_second is not None) > 1:
+        raise InputError(given[0], "more than one budget", "give one of comparisons_per_second, latency and share")
     if method not in CPU_METHODS:
         raise InputError("method", repr(method), f"give one of {', '.join(map(repr, CPU_METHODS))}")
     if over not in {"arrivals", "entered"}:
@@ -736,9 +741,27 @@ def cpu(  # noqa: PLR0913 - one budget
     values = {kind: positive(f"utility[{kind!r}]", value, zero=True) for kind, value in (utility or {}).items()}
     if positive("sampling", sampling) > 1:
         raise InputError("sampling", repr(sampling), "give a number above 0 and up to 1")
-    speed = positive("comparisons_per_second", comparisons_per_second)
+    if latency is not None and not (isinstance(latency, str | timedelta) and nanoseconds("latency", latency) > 0):
+        raise InputError("latency", repr(latency), 'give a span such as "2 seconds"')
+    if share is not None and positive("share", share) > 1:
+        raise InputError("share", repr(share), "give a number above 0 and up to 1")
+    speed = None if given else positive("comparisons_per_second", comparisons_per_second)
     cost = positive("update", update)
-    return Cpu(speed, method, basic_window, every, queue, float(sampling), types, values or None, combine, cost, over)
+    return Cpu(
+        speed,
+        method,
+        basic_window,
+        every,
+        queue,
+        float(sampling),
+        types,
+        values or None,
+        combine,
+        cost,
+        over,
+        latency,
+        None if share is None else float(share),
+    )
 
 
 def rows(count: int) -> Rows:

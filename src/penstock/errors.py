@@ -56,6 +56,10 @@ class ConditionError(InputError):
     """The condition of a join does not fit its columns, or a value in them is none that it can take."""
 
 
+class LatencyWarning(UserWarning):
+    """A batch takes longer than was asked for, although nothing is compared any more."""
+
+
 class SchemaError(InputError):
     """A batch has other columns than the stream it belongs to."""
 

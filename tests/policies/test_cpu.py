@@ -292,8 +292,6 @@ def test_small_basic_windows_matter_under_load_and_skew() -> None:
 @pytest.mark.parametrize(
     ("arguments", "argument"),
     [
-        ({"latency": "2 seconds"}, "latency"),
-        ({"share": 0.5}, "share"),
         ({}, "comparisons_per_second"),
         ({"comparisons_per_second": 0}, "comparisons_per_second"),
         ({"comparisons_per_second": 9, "method": "best"}, "method"),
@@ -317,11 +315,9 @@ def test_types_without_a_value_are_named() -> None:
 
 def test_what_a_budget_cannot_do_is_said() -> None:
     rows, cpu = table([(1, [1])]), pen.cpu(comparisons_per_second=9)
-    with pytest.raises(InputError, match="on Arrow tables and pandas: leave it None"):
-        pen.joining(rows, on="row", time="ts", window=5, cpu=cpu)
+    with pytest.raises(InputError, match=r"pen\.run and pen\.Join: leave it None"):
+        pen.refine(archive=(rows, rows), ledger=pa.table({}), on="row", time="ts", window=5, cpu=cpu)
     how: dict[str, Any] = {"on": pen.overlap("value", at_least=1), "time": "ts", "window": 5, "cpu": cpu}
-    with pytest.raises(InputError, match="how late rows may be"):
-        pen.Join(schemas=(rows.schema, rows.schema), lateness="watermark", **how)
     op = pen.Join(schemas=(rows.schema, rows.schema), **how)
     with pytest.raises(WindowError, match="the window stays"):
         op.resize(window=9)

@@ -290,9 +290,9 @@ def test_many_keys_are_put_together() -> None:
 def test_what_a_budget_on_keys_cannot_do_is_said() -> None:
     rows = table([(1, 1)])
     how: dict[str, Any] = {"on": "key", "time": "ts", "window": 5, "cpu": pen.cpu(comparisons_per_second=9)}
-    with pytest.raises(BudgetError, match="one budget at a time"):
-        pen.join(rows, rows, memory=10, **how)
-    with pytest.raises(BudgetError, match="one budget at a time"):
+    with pytest.raises(BudgetError, match="there give a number of rows"):
+        pen.join(rows, rows, memory="1MB", **how)
+    with pytest.raises(InputError, match="only memory budgets on equal keys can be observed"):
         pen.Join(memory=10, mode="observe", **how)
     with pytest.raises(BudgetError, match="per_key"):
         pen.join(rows, rows, per_key=2, **how)

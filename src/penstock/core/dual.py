@@ -31,17 +31,20 @@ RANKED = 10
 # row; then the next rank and the first; the number of keys; of draws
 NEXT, LOW, HELD, CAME_TO, TAIL, HEAD, KEYS, DRAWS = 0, 2, 4, 6, 8, 9, 10, 11
 MARKS = 12
-# dials: work a tick, ticks that rows may wait, when the CPU is free, work of an update (a probe is 1), when the
-# period began, how many ticks and rows it lasts, how many rows or ticks are ranked, the share not probed, the score a
-# row must exceed to enter, the chance of those that only reach it, what a partner held and a key's worth add to it
-CAPACITY, PATIENCE, BUSY, UPDATE, BEGAN, TICKS, ROWS, REACH, REAR, BAR, TIE, PARTNER, WORTH = range(13)
-DIALS = 13
+# dials: work a tick (or a row), ticks (or rows) that rows may wait, when the CPU is free, work of an update (a probe
+# is 1), when the period began, how many ticks and rows it lasts, how many rows or ticks are ranked, the share not
+# probed, the score a row must exceed to enter, the chance of those that only reach it, what a partner held and what a
+# key's worth adds to it, the work a tick (or a row) the last choice was made for, and rows a tick of each side then
+CAPACITY, PATIENCE, BUSY, UPDATE, BEGAN, TICKS, ROWS, REACH, REAR, BAR, TIE, PARTNER, WORTH, TUNED, RATE = range(15)
+DIALS = 16
 # entries of `tally`, for one period: rows that came on each side, and those that entered
 CAME, ENTERED = 0, 2
 TALLY = 3
 # what was asked for: windows in rows; over entered rows; judged on leaving the aux-window; all rows may be probed,
-# also those that do not enter
-BY_ROWS, OVER_ENTERED, LATER, ANYBODY = 0, 1, 2, 3
+# also those that do not enter; the queue counts rows and not ticks
+BY_ROWS, OVER_ENTERED, LATER, ANYBODY, COUNTED = 0, 1, 2, 3, 4
+# entries of `limit`: rows of each side, or of both if the last is not 0
+SHARED = 2
 
 
 class Lanes(NamedTuple):
@@ -61,7 +64,8 @@ class Lanes(NamedTuple):
     dials: Floats
     tally: Floats
     marks: Ints
-    kind: Ints  # BY_ROWS..ANYBODY
+    kind: Ints  # BY_ROWS..COUNTED
+    limit: Ints
     seed: State
 
 
@@ -210,7 +214,42 @@ def enter(lanes: Lanes, batch: Batch, at: int, key: int) -> None:
 def spend(lanes: Lanes, tick: int, work: float) -> None:
     """Work for a row that came at a tick."""
     dials = lanes.dials
-    dials[BUSY] = max(dials[BUSY], float(tick)) + work / dials[CAPACITY]
+    dials[BUSY] = max(dials[BUSY], now_of(lanes, tick)) + work / dials[CAPACITY]
+
+
+@part
+def now_of(lanes: Lanes, tick: int) -> float:
+    """Return what time it is for the queue."""
+    return float(lanes.marks[CAME_TO] + lanes.marks[CAME_TO + 1] if lanes.kind[COUNTED] else tick)
+
+
+@part
+def make_room(lanes: Lanes, span: Ints, batch: Batch, at: int, told: Told) -> bool:
+    """Give up a row if there are more than may be held: the one that would expire first; says if it did."""
+    marks, limit, mask = lanes.marks, lanes.limit, lanes.rows.shape[1] - 1
+    held = marks[NEXT] - marks[LOW], marks[NEXT + 1] - marks[LOW + 1]
+    side = wide(0)
+    if limit[SHARED]:
+        if held[0] + held[1] <= limit[0]:
+            return False
+        lives = np.inf
+        for each in range(2):
+            if held[each] > 0:
+                oldest = lanes.rows[each, marks[LOW + each] & mask, POS]
+                left = (oldest + span[each] - clock_of(lanes, batch, at, each)) / span[each]
+                if left < lives:
+                    side, lives = wide(each), left
+    elif held[0] <= limit[0]:
+        if held[1] <= limit[1]:
+            return False
+        side = wide(1)
+    told.counts[EXPIRED + side] += marks[LOW + side] - marks[HELD + side]
+    victim = lanes.rows[side, marks[LOW + side] & mask]
+    lanes.held[side, victim[KEY]] -= 1
+    drop(told, side, victim[ROW], batch.tick[at], marks[CAME_TO + 1 - side], wide(1))
+    marks[LOW + side] += 1
+    marks[HELD + side] = marks[LOW + side]
+    return True
 
 
 @part
@@ -278,7 +317,7 @@ def is_full(lanes: Lanes, told: Told) -> int:
     marks, done = lanes.marks, told.done
     if max(marks[NEXT] - marks[HELD], marks[NEXT + 1] - marks[HELD + 1]) > told.pairs.shape[1] - done[1]:
         return PAIRS_FULL
-    return LEDGER_FULL if done[2] == told.skipped.shape[0] or done[3] == told.shed.shape[0] else DONE
+    return LEDGER_FULL if done[2] == told.skipped.shape[0] or done[3] + 2 > told.shed.shape[0] else DONE
 
 
 @part
@@ -299,8 +338,8 @@ def take(lanes: Lanes, span: Ints, batch: Batch, at: int, key: int, told: Told) 
     lanes.marks[CAME_TO + side] = batch.row[at] + 1
     forget(lanes, span, batch, at)
     enters = passes(lanes, side, key)
-    if lanes.dials[BUSY] - tick > lanes.dials[PATIENCE]:
-        drop(told, side, batch.row[at], tick, 0)
+    if lanes.dials[BUSY] - now_of(lanes, tick) > lanes.dials[PATIENCE]:
+        drop(told, side, batch.row[at], tick, wide(0), wide(1))
         return
     probed = False
     if enters or lanes.kind[ANYBODY]:
@@ -310,7 +349,8 @@ def take(lanes: Lanes, span: Ints, batch: Batch, at: int, key: int, told: Told) 
         if not lanes.kind[LATER]:
             probed = release(lanes, span, lanes.marks[TAIL] - 1, told)
     if not enters:
-        drop(told, side, batch.row[at], tick, lanes.marks[CAME_TO + 1 - side] if probed else wide(0))
+        drop(told, side, batch.row[at], tick, lanes.marks[CAME_TO + 1 - side] if probed else wide(0), wide(1))
+    make_room(lanes, span, batch, at, told)
 
 
 @kernel
@@ -333,6 +373,8 @@ def step_lanes(lanes: Lanes, span: Ints, batch: Batch, code: Ints, told: Told) -
         full = is_full(lanes, told)
         if full != DONE:
             return full
+        if make_room(lanes, span, batch, at, told):  # the limit was lowered
+            continue
         take(lanes, span, batch, at, key_id(lanes, code[at]), told)
         done[0] += 1
     return DONE
@@ -350,8 +392,8 @@ def flush_lanes(lanes: Lanes, span: Ints, told: Told) -> int:
     return DONE
 
 
-def empty(kind: tuple[bool, bool, bool, bool], seed: State, room: int) -> Lanes:
-    """Return lanes of a kind (BY_ROWS..ANYBODY) without rows, where nothing is shed."""
+def empty(kind: tuple[bool, bool, bool, bool, bool], limit: Ints, seed: State, room: int) -> Lanes:
+    """Return lanes of a kind (BY_ROWS..COUNTED) without rows, where nothing is shed."""
     dials = np.zeros(DIALS)
     dials[[CAPACITY, PATIENCE, BUSY, TICKS, ROWS, BAR]] = 1.0, np.inf, -np.inf, np.inf, np.inf, -1.0
     return Lanes(
@@ -370,5 +412,6 @@ def empty(kind: tuple[bool, bool, bool, bool], seed: State, room: int) -> Lanes:
         np.zeros(TALLY),
         np.zeros(MARKS, np.int64),
         np.array(kind, np.int64),
+        limit,
         seed,
     )

@@ -1,12 +1,16 @@
 """Drive the kernels of joins on keys under a CPU budget: make room, call them until they are done, collect."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.core.dual import (
+    BUSY,
+    CAME_TO,
+    CAPACITY,
+    COUNTED,
     HEAD,
     HELD,
     KEY,
@@ -14,8 +18,11 @@ from penstock.core.dual import (
     LATER,
     NEXT,
     OF,
+    PATIENCE,
     ROW,
     TAIL,
+    TUNED,
+    UPDATE,
     Lanes,
     Told,
     empty,
@@ -24,11 +31,11 @@ from penstock.core.dual import (
     rank_anew,
     step_lanes,
 )
-from penstock.core.entries import Entries
+from penstock.core.entries import Entries, pace_of
 from penstock.core.join import flatten, unflatten
 from penstock.core.probing import PERIOD
 from penstock.core.rng import seeded
-from penstock.core.step import LEDGER_FULL, PAIRS_FULL, Batch, Plan
+from penstock.core.step import COMPARISONS, LEDGER_FULL, PAIRS_FULL, Batch, Plan
 from penstock.core.windows import Ints
 
 FIRST_ROOM = 1024
@@ -36,14 +43,24 @@ FIRST_PAIRS = 1 << 14
 FADED = 1e-3  # rows of a key that are not worth remembering
 BY_KEY = ("held", "heads", "seen", "was", "worth")
 
-Adapt = Callable[[Lanes, int], None]  # called when a period is over, with the tick; sets the dials of the next
+STEADY = 0.8  # work a row that changes by less needs no new choice
+
+
+class Adapt(Protocol):
+    """Who sets the dials."""
+
+    def __call__(self, lanes: Lanes, tick: int) -> None:
+        """End a period, at a tick: set the dials of the next."""
+
+    def retune(self, lanes: Lanes) -> None:
+        """Set the dials anew in the middle of a period: there is time for another amount of work."""
 
 
 class DualJoin(Entries):
     """The windows of a join on equal keys under a CPU budget: batches in, pairs of row numbers out.
 
     Parameters:
-        plan: spans, as numbers; there is no limit on rows, and none is late.
+        plan: spans and the limit on rows, as numbers; who would expire first leaves first, and no row is late.
         adapt: called at the end of each period.
         over_entered: windows in rows are counted over the rows that entered, not over those that came.
         later: rows are judged when they leave the aux-window, and their pairs told then.
@@ -57,7 +74,9 @@ class DualJoin(Entries):
         super().__init__()
         self.plan = plan
         self.adapt = adapt
-        self.lanes = empty((bool(plan.by_rows), over_entered, later, anybody), seeded(seed), FIRST_ROOM)
+        limit = np.array([*plan.limit, plan.shared], np.int64)
+        kind = (bool(plan.by_rows), over_entered, later, anybody, False)
+        self.lanes = empty(kind, limit, seeded(seed), FIRST_ROOM)
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
 
     # --- batches --------------------------------------------------------------------------------------------------
@@ -194,6 +213,34 @@ class DualJoin(Entries):
     def respan(self) -> None:
         """Take notice of changed spans: rows are judged by them one by one, so there is nothing to do."""
 
+    def relimit(self) -> None:
+        """Take notice of a changed limit."""
+        self.lanes.limit[:2] = self.plan.limit
+
+    def pace(self, work: float, rows: int, *, fresh: bool) -> None:
+        """Let so many rows that come now have so much work together; `fresh`: what came before is done with."""
+        dials, kind = self.lanes.dials, self.lanes.kind
+        dials[[CAPACITY, PATIENCE]] = pace_of(work, rows)
+        if fresh or not kind[COUNTED]:
+            dials[BUSY] = self.lanes.marks[CAME_TO : CAME_TO + 2].sum()
+            kind[COUNTED] = 1
+            if not STEADY * dials[TUNED] < dials[CAPACITY] < dials[TUNED] / STEADY:
+                self.adapt.retune(self.lanes)
+
+    def quicken(self, work: float) -> None:
+        """Let there be time for so much work a tick from now on."""
+        self.lanes.dials[CAPACITY] = work
+
+    @property
+    def work(self) -> float:
+        """The work done so far."""
+        entered = self.lanes.marks[NEXT : NEXT + 2].sum()
+        return float(self.counts[COMPARISONS] + self.lanes.dials[UPDATE] * entered)
+
+    def counted(self, side: int) -> int:
+        """Return how many of the rows held on one side the books count: all."""
+        return self.live(side)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
         return {**super().arrays(), **flatten("lanes", self.lanes)}
@@ -202,3 +249,4 @@ class DualJoin(Entries):
         """Take over the state that ``arrays`` returned."""
         super().restore(arrays)
         self.lanes = unflatten("lanes", self.lanes, arrays)
+        self.plan.limit[...] = self.lanes.limit[:2]

@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.probing import SKIPS
-from penstock.core.step import COUNTS
+from penstock.core.step import COUNTS, REASONS, SHED
 from penstock.core.windows import Ints
 
 FIRST_LEDGER = 1 << 10
+LEAST_WORK = 1e-9  # a row, where there is no time at all
+QUEUE = 20  # a queue holds this part of the rows that come together
 
 
 class Entries:
@@ -21,6 +23,9 @@ class Entries:
         self._ledger = (np.empty((FIRST_LEDGER, SKIPS), np.int64), np.empty((FIRST_LEDGER, 5), np.int64))
         self._shed: list[Ints] = []
         self._skipped: list[Ints] = []
+
+    def _given_up(self, side: int) -> int:
+        return int(self.counts[SHED + side : SHED + 2 * len(REASONS) : 2].sum())
 
     def take_ledger(self) -> Ints:
         """Return the rows dropped at the queue since the last call, and let go of them."""
@@ -44,3 +49,9 @@ class Entries:
         self.counts = arrays["counts"]
         self.tick = int(arrays["tick"][0]) if arrays["tick"].size else None
         self._shed, self._skipped = [arrays["shed"]], [arrays["skipped"]]
+
+
+def pace_of(work: float, rows: int) -> tuple[float, float]:
+    """Return the work a row, and how many rows may wait, if so many rows have so much work together at most."""
+    waits = max(2.0, rows / QUEUE)
+    return max(LEAST_WORK, work / (rows + waits)), waits

@@ -15,12 +15,15 @@ from penstock.core.sets import (
     BAND,
     BASIC,
     BEGIN,
+    CAME_TO,
     FIRST,
+    HOME,
     LOW,
     NEXT,
     PRODUCT,
     ROW,
     SIZE,
+    TICK,
     TS,
     Rule,
     Sets,
@@ -28,8 +31,10 @@ from penstock.core.sets import (
     bucket_of,
     end_of,
     expire,
+    first_shared_in,
     holds,
     insert,
+    item_part,
     near,
     shared_by,
 )
@@ -39,8 +44,16 @@ from penstock.core.windows import Floats, Ints
 PERIOD = 16  # why the kernel came back: a period is over
 # how much of a window is probed
 EVERYTHING, SELECTED, SOME, DROPPING = 0, 1, 2, 3
-# entries of `dials`: comparisons a tick, ticks that rows may wait, chance of full processing, when the CPU is free,
-# when the period ends, and the share that `fraction` was made for (0: it holds as it is)
+# entries of `mode`: one of the above, draws so far, whether the queue counts rows and not ticks, and rows so far
+MODE, DRAWS, COUNTED, PASSED = 0, 1, 2, 3
+# how rows are divided between shards: not at all; by items: a row is in the shards of its items, and two rows meet in
+# that of the first item they share; in turns: every shard sees every row, and keeps those of its turn
+WHOLE, BY_ITEMS, BY_TURNS = 0, 1, 2
+# entries of `place` and of `limit`
+WAY, SHARD, SHARDS = 0, 1, 2
+SHARED = 2
+# entries of `dials`: comparisons a tick (or a row), ticks (or rows) that rows may wait, chance of full processing,
+# when the CPU is free, when the period ends, and the share that `fraction` was made for (0: it holds as it is)
 CAPACITY, PATIENCE, SAMPLING, BUSY, ENDS, BASE = 0, 1, 2, 3, 4, 5
 DIALS = 6
 # entries of `tally`, for one period: rows that came and that found no time; and rows compared, pairs found and work
@@ -54,7 +67,7 @@ SKIPS = 5
 class Effort(NamedTuple):
     """How much work is done, and what it brought in this period."""
 
-    mode: Ints  # one of EVERYTHING..DROPPING, and the number of draws so far
+    mode: Ints  # MODE..PASSED
     seed: npt.NDArray[Any]
     dials: Floats
     fraction: Floats  # (side of the window, type of the row) -> share of the window to probe
@@ -98,6 +111,8 @@ class Terms(NamedTuple):
     span: Ints
     lateness: int
     rule: Rule
+    limit: Ints  # rows of each side, or of both if SHARED is not 0
+    place: Ints  # WAY..SHARDS
 
 
 @kernel
@@ -116,48 +131,88 @@ def step_sets(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told
             told.counts[EXPIRED + each] += expire(shelf, each, terms.span[each], tick - terms.lateness)
         if marks[NEXT + other] - marks[LOW + other] > told.pairs.shape[1] - done[1]:
             return PAIRS_FULL
-        if done[2] + shelf.basic.shape[1] > told.skipped.shape[0] or done[3] == told.shed.shape[0]:
+        if done[2] + shelf.basic.shape[1] > told.skipped.shape[0] or done[3] + 2 > told.shed.shape[0]:
             return LEDGER_FULL
-        told.counts[ARRIVED + side] += 1
+        if make_room(shelf, terms, told, tick):  # the limit was lowered
+            continue
+        marks[CAME_TO + side] = rows.row[at] + 1
+        home = is_home(terms, rows, at)
+        told.counts[ARRIVED + side] += home
         kind = rows.kind[at] if rows.kind.size else wide(0)
         effort.kinds[side, kind] += 1
-        if treat(shelf, terms, effort, rows, told, at, kind):
-            insert(shelf, terms.rule, side, (tick, rows.ts[at], rows.row[at], kind), rows.sets, at)
-        else:
-            drop(told, side, rows.row[at], tick, wide(0))
+        if not treat(shelf, terms, effort, rows, told, at, kind):
+            drop(told, side, rows.row[at], tick, wide(0), wide(1))
+        elif home or terms.place[WAY] == BY_ITEMS:
+            insert(shelf, terms.rule, side, (tick, rows.ts[at], rows.row[at], kind, home), rows.sets, at)
+            make_room(shelf, terms, told, tick)
         done[0] += 1
     return DONE
 
 
 @part
-def drop(told: Any, side: int, row: int, tick: int, met: int) -> None:
-    """Write down a row that did not enter: the rows of the other side before `met` are all that it could meet."""
+def is_home(terms: Terms, rows: Rows, at: int) -> int:
+    """Return 1 in the one shard that counts a row, else 0."""
+    place = terms.place
+    if place[WAY] == BY_ITEMS:
+        return wide(item_part(rows.sets.item[rows.sets.begin[at]], place[SHARDS]) == place[SHARD])
+    return wide(place[WAY] == WHOLE or rows.row[at] % place[SHARDS] == place[SHARD])
+
+
+@part
+def make_room(shelf: Shelf, terms: Terms, told: Told, tick: int) -> bool:
+    """Give up a row if there are more than may be held: the one that would expire first; says if it did."""
+    marks, limit, mask = shelf.marks, terms.limit, shelf.stamp.shape[1] - 1
+    held = marks[NEXT] - marks[LOW], marks[NEXT + 1] - marks[LOW + 1]
+    if limit[SHARED]:
+        if held[0] + held[1] <= limit[0]:
+            return False
+        side = wide(held[0] == 0)
+        if held[0] > 0 and held[1] > 0:
+            lives = shelf.stamp[0, marks[LOW] & mask, TICK] + terms.span[0]
+            side = wide(shelf.stamp[1, marks[LOW + 1] & mask, TICK] + terms.span[1] < lives)
+    elif held[0] > limit[0]:
+        side = wide(0)
+    elif held[1] > limit[1]:
+        side = wide(1)
+    else:
+        return False
+    victim = shelf.stamp[side, marks[LOW + side] & mask]
+    drop(told, side, victim[ROW], tick, marks[CAME_TO + 1 - side], victim[HOME])
+    marks[LOW + side] += 1
+    return True
+
+
+@part
+def drop(told: Any, side: int, row: int, tick: int, met: int, counted: int) -> None:
+    """Write down a row that is given up: the rows of the other side before `met` are all that it could meet."""
     entry = told.shed[told.done[3]]
     entry[0], entry[1], entry[2], entry[3], entry[4] = side, row, BUDGET, tick, met
     told.done[3] += 1
-    told.counts[SHED + 2 * BUDGET + side] += 1
+    told.counts[SHED + 2 * BUDGET + side] += counted
 
 
 @part
 def draw(effort: Effort) -> float:
     """Draw a number in [0, 1)."""
-    effort.mode[1] += 1
-    return unit(effort.seed[0], effort.mode[1])
+    effort.mode[DRAWS] += 1
+    return unit(effort.seed[0], effort.mode[DRAWS])
 
 
 @part
 def treat(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, kind: int) -> bool:
     """Probe the other window with a row, as much as there is time for; False: the row is to be dropped."""
     other, tick = 1 - wide(rows.side[at]), rows.tick[at]
-    dials, mode, tally = effort.dials, effort.mode[0], effort.tally
+    dials, mode, tally = effort.dials, effort.mode[MODE], effort.tally
     tally[CAME] += 1
+    effort.mode[PASSED] += 1
     size = shelf.marks[NEXT + other] - shelf.marks[LOW + other]
     for age in range(told.reached.size):
         told.reached[age] = -1
     if mode == EVERYTHING:
         probe(shelf, terms, effort, rows, told, at, float(size), 0)
         return True
-    lag = max(0.0, dials[BUSY] - tick) / dials[PATIENCE]
+    now = float(effort.mode[PASSED] if effort.mode[COUNTED] else tick)
+    lag = max(0.0, dials[BUSY] - now) / dials[PATIENCE]
     ease = max(0.0, min(1.0, 2.0 - 2.0 * lag))  # half of the queue is for bursts
     tally[SHARES] += ease
     if mode == DROPPING and draw(effort) >= ease:
@@ -176,7 +231,7 @@ def treat(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at
         part_of = 0.0
         tally[MISSED] += 1
     work = probe(shelf, terms, effort, rows, told, at, part_of, way)
-    dials[BUSY] = max(dials[BUSY], float(tick)) + work / dials[CAPACITY]
+    dials[BUSY] = max(dials[BUSY], now) + work / dials[CAPACITY]
     if part_of < size:
         skip(shelf, rows, told, at)
     return True
@@ -285,17 +340,23 @@ def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: 
 
 
 @part
-def look_up(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: int, slot: int) -> float:
+def look_up(  # noqa: C901 - one walk
+    shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: int, slot: int
+) -> float:
     """Find what a row meets in one basic window from a place on, by the lists of its items.
 
     The lists are walked from their newest posting on, and each row's share is summed up where it is met: O(1) a
-    posting, where merging the lists with a heap takes O(log items). Work is lists opened plus postings visited.
+    posting, where merging the lists with a heap takes O(log items). Work is lists opened plus postings visited. Where
+    rows are divided by items, only the lists of this shard's items are walked, and what they name is compared.
     """
     side, rule, sets = wide(rows.side[at]), terms.rule, rows.sets
+    divided, shard, shards = terms.place[WAY] == BY_ITEMS, terms.place[SHARD], terms.place[SHARDS]
     other, mask, items = 1 - side, shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
     alive = shelf.stamp[other, shelf.marks[LOW + other] & mask, BEGIN]
     visited, count = 0, 0
     for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
+        if divided and item_part(sets.item[i], shards) != shard:
+            continue
         posting = shelf.heads[other, slot, bucket_of(shelf, sets.item[i])]
         visited += 1
         while posting >= alive:
@@ -312,10 +373,15 @@ def look_up(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: 
             posting = shelf.older[other, where]
     for i in range(count):
         where = told.touched[i]
+        if divided:
+            told.score[where] = shared_by(shelf, rule, other, where, sets, at)
+            if not first_shared_in(shelf, other, where, sets, at, shard, shards):
+                told.score[where] = 0.0
+                continue
         if holds(rule, side, told.score[where], sets.size[at], shelf.stamp[other, where, SIZE]):
             emit(shelf, terms, rows, told, at, where)
         told.score[where] = 0.0
-    return float(visited)
+    return float(visited + count if divided else visited)
 
 
 @kernel

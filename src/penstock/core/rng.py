@@ -13,6 +13,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 S27, S30, S31, S11, S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11), np.uint64(32)
+S33 = np.uint64(33)
 UNIT = 1.0 / float(1 << 53)
 
 
@@ -27,6 +28,17 @@ def mixed(word: np.uint64) -> np.uint64:
     word = (word ^ (word >> S30)) * MIX_1
     word = (word ^ (word >> S27)) * MIX_2
     return word ^ (word >> S31)
+
+
+def placed(word: Any, parts: Any) -> Any:
+    """Return which of so many parts a word belongs to, or each of an array of words; unsigned numbers all.
+
+    Not by the bits that the tables of the core use.
+    """
+    return (word * GOLDEN >> S33) % parts
+
+
+part_of = part(placed)  # the same in kernels
 
 
 @part

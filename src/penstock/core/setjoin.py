@@ -6,20 +6,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.entries import Entries
+from penstock.core.entries import Entries, pace_of
 from penstock.core.join import flatten, unflatten
 from penstock.core.probing import (
     BASE,
     BUSY,
     CAPACITY,
+    COUNTED,
     DIALS,
     ENDS,
     EVERYTHING,
+    PASSED,
     PATIENCE,
     PERIOD,
     SAMPLING,
     SKIPS,
     TALLY,
+    WHOLE,
     Effort,
     Rows,
     Terms,
@@ -29,7 +32,7 @@ from penstock.core.probing import (
 )
 from penstock.core.rng import seeded
 from penstock.core.sets import LOW, NEXT, ROW, Rule, Sets, Shelf, roomier, shelf
-from penstock.core.step import LEDGER_FULL, PAIRS_FULL, Batch, Plan
+from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LEDGER_FULL, PAIRS_FULL, Batch, Plan
 from penstock.core.windows import Ints
 
 FIRST_ROOM = 1024
@@ -47,6 +50,7 @@ class Cut(NamedTuple):
     kinds: int = 1
 
 
+Place = tuple[int, int, int]  # how rows are divided between shards, the number of this one, and how many there are
 Adapt = Callable[[Effort, int], None]  # called when a period is over, with the tick; sets the effort of the next
 
 
@@ -54,12 +58,13 @@ class SetJoin(Entries):
     """The windows of a join on sets or numbers: batches in, pairs of row numbers out.
 
     Parameters:
-        plan: spans and lateness, as numbers; there is no limit on rows.
+        plan: spans, lateness and the limit on rows, as numbers; who would expire first leaves first.
         rule: the condition.
         weighted: whether items have weights.
         cut: the basic windows.
         seed: for draws.
         adapt: called at the end of each period; None: everything is probed.
+        place: which of several shards this is.
     """
 
     def __init__(
@@ -71,12 +76,15 @@ class SetJoin(Entries):
         cut: Cut | None = None,
         seed: int = 0,
         adapt: Adapt | None = None,
+        place: Place = (WHOLE, 0, 1),
     ) -> None:
         super().__init__()
         cut = cut or Cut()
         self.plan = plan
         self.adapt = adapt
-        self.terms = Terms(plan.span, ENDLESS // 2 if plan.patient else 1 - plan.ahead, rule)
+        lateness = ENDLESS // 2 if plan.patient else 1 - plan.ahead
+        limit = np.array([*plan.limit, plan.shared], np.int64)
+        self.terms = Terms(plan.span, lateness, rule, limit, np.array(place, np.int64))
         self.shelf: Shelf = shelf(
             rows=FIRST_ROOM,
             items=FIRST_ROOM,
@@ -161,7 +169,32 @@ class SetJoin(Entries):
     def respan(self) -> None:
         """Take notice of changed spans: rows are judged by them one by one, so there is nothing to do."""
 
+    def relimit(self) -> None:
+        """Take notice of a changed limit."""
+        self.terms.limit[:2] = self.plan.limit
+
+    def pace(self, work: float, rows: int, *, fresh: bool) -> None:
+        """Let so many rows that come now have so much work together; `fresh`: what came before is done with."""
+        dials, mode = self.effort.dials, self.effort.mode
+        dials[[CAPACITY, PATIENCE]] = pace_of(work, rows)
+        mode[COUNTED] = 1
+        if fresh:
+            dials[BUSY] = mode[PASSED]
+
+    def quicken(self, work: float) -> None:
+        """Let there be time for so much work a tick from now on."""
+        self.effort.dials[CAPACITY] = work
+
     # --- what happened --------------------------------------------------------------------------------------------
+
+    @property
+    def work(self) -> float:
+        """The work done so far."""
+        return float(self.counts[COMPARISONS])
+
+    def counted(self, side: int) -> int:
+        """Return how many of the rows held on one side the books count."""
+        return int(self.counts[ARRIVED + side] - self.counts[EXPIRED + side] - self._given_up(side))
 
     def live(self, side: int) -> int:
         """Return how many rows are held on one side."""
@@ -174,11 +207,14 @@ class SetJoin(Entries):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
-        return {**super().arrays(), **flatten("shelf", self.shelf), **flatten("effort", self.effort)}
+        limit = {"limit": self.terms.limit}
+        return {**super().arrays(), **limit, **flatten("shelf", self.shelf), **flatten("effort", self.effort)}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state that ``arrays`` returned."""
         super().restore(arrays)
+        self.terms.limit[...] = arrays["limit"]
+        self.plan.limit[...] = arrays["limit"][:2]
         self.shelf = unflatten("shelf", self.shelf, arrays)
         self.effort = unflatten("effort", self.effort, arrays)
         self._room()
@@ -190,7 +226,7 @@ def idle(cut: Cut, seed: int) -> Effort:
     dials[[CAPACITY, PATIENCE, ENDS]] = 1.0, 1.0, NEVER
     dials[[SAMPLING, BUSY, BASE]] = 1.0, -NEVER, 0.0
     return Effort(
-        np.array([EVERYTHING, 0], np.int64),
+        np.array([EVERYTHING, 0, 0, 0], np.int64),
         seeded(seed),
         dials,
         np.ones((2, cut.kinds)),

@@ -14,15 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.core.jit import borrowed, kernel, part, wide
-from penstock.core.rng import mixed
+from penstock.core.rng import mixed, part_of
 from penstock.core.windows import Floats, Ints
 
-# columns of a stamp: when the row came, its own time, its number, where its items begin, how many they are, its type
-TICK, TS, ROW, BEGIN, SIZE, KIND = 0, 1, 2, 3, 4, 5
-STAMPS = 6
-# marks, one per side: the next place, the oldest place that lives, the next posting, the newest basic window
-NEXT, LOW, POSTING, BASIC = 0, 2, 4, 6
-MARKS = 8
+# columns of a stamp: when the row came, its own time, its number, where its items begin, how many they are, its type,
+# and whether the books count it: of the copies of a row in several shards one is counted
+TICK, TS, ROW, BEGIN, SIZE, KIND, HOME = 0, 1, 2, 3, 4, 5, 6
+STAMPS = 7
+# marks, one per side: the next place, the oldest place that lives, the next posting, the newest basic window, the
+# number of the next row
+NEXT, LOW, POSTING, BASIC, CAME_TO = 0, 2, 4, 6, 8
+MARKS = 10
 # columns of a basic window: its first place, and the tick it begins at
 FIRST, SINCE = 0, 1
 # conditions
@@ -50,7 +52,7 @@ class Sets(NamedTuple):
 class Shelf(NamedTuple):
     """The rows of both sides that are not expired."""
 
-    stamp: Ints  # (side, place % room, TICK..KIND)
+    stamp: Ints  # (side, place % room, TICK..HOME)
     item: Ints  # (side, posting % items)
     weight: Floats  # the same; one column only where there are none
     owner: Ints  # (side, posting % items) -> place
@@ -178,6 +180,7 @@ def insert(shelf: Shelf, rule: Rule, side: int, stamp: Any, sets: Sets, at: int)
     shelf.stamp[side, where, BEGIN] = posting
     shelf.stamp[side, where, SIZE] = size
     shelf.stamp[side, where, KIND] = stamp[3]
+    shelf.stamp[side, where, HOME] = stamp[4]
     items = shelf.item.shape[1] - 1
     for i in range(size):
         item = sets.item[sets.begin[at] + i]
@@ -192,14 +195,16 @@ def insert(shelf: Shelf, rule: Rule, side: int, stamp: Any, sets: Sets, at: int)
 
 @part
 def expire(shelf: Shelf, side: int, span: int, bar: int) -> int:
-    """Let go of the rows with ``tick + span <= bar``, from the oldest on; returns how many."""
+    """Let go of the rows with ``tick + span <= bar``, from the oldest on; returns how many of them count."""
     marks, mask = shelf.marks, shelf.stamp.shape[1] - 1
-    before = marks[LOW + side]
+    gone = wide(0)
     while marks[LOW + side] < marks[NEXT + side]:
-        if shelf.stamp[side, marks[LOW + side] & mask, TICK] + span > bar:
+        oldest = shelf.stamp[side, marks[LOW + side] & mask]
+        if oldest[TICK] + span > bar:
             break
+        gone += oldest[HOME]
         marks[LOW + side] += 1
-    return marks[LOW + side] - before
+    return gone
 
 
 @part
@@ -227,6 +232,25 @@ def shared_by(shelf: Shelf, rule: Rule, other: int, where: int, sets: Sets, at: 
         i += mine <= theirs
         j += theirs <= mine
     return total
+
+
+@part
+def item_part(item: int, parts: int) -> int:
+    """Return which of so many parts an item belongs to."""
+    return wide(part_of(np.uint64(item), np.uint64(parts)))
+
+
+@part
+def first_shared_in(shelf: Shelf, other: int, where: int, sets: Sets, at: int, mine: int, parts: int) -> bool:
+    """Say whether the first item that a row and a stored one share belongs to this part; they share one."""
+    items, begin = shelf.item.shape[1] - 1, shelf.stamp[other, where, BEGIN]
+    i, j = sets.begin[at], begin
+    while sets.item[i] != shelf.item[other, j & items]:
+        if sets.item[i] < shelf.item[other, j & items]:
+            i += 1
+        else:
+            j += 1
+    return item_part(sets.item[i], parts) == mine
 
 
 @part

@@ -26,7 +26,7 @@ class Result(NamedTuple):
 
 def in_order(bound: Bound, ts: Ints, side: int, first: int = 0) -> None:
     """Raise if rows, numbered from `first`, are not in time order and no lateness allows for that."""
-    if bound.patient:  # nobody here would say how far the watermark is, and nothing would ever expire
+    if bound.patient or bound.ordered:  # nobody here says how far the watermark is: nothing would ever expire
         want = "a watermark is for pen.Join, which is told of it: say how late rows may be"
         raise InputError("lateness", repr(bound.settings.lateness), want)
     if bound.lateness == 0 and ts.size > 1:

@@ -57,7 +57,7 @@ NOT_YET = {
 }
 NOT_HERE = {
     "lateness": "on streams the watermark says it: set watermark in the sources",
-    "cpu": "a CPU budget is for joins that run embedded, so far: leave it out",
+    "cpu": "a CPU budget is for joins that a program calls, so far: leave it out",
     "how": "only inner joins: leave it out",
 }
 

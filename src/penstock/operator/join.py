@@ -2,33 +2,38 @@
 
 # ruff: noqa: SLF001 - a join with other arguments takes over what this one holds
 
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.core.dualjoin import DualJoin
+from penstock.core.entries import LEAST_WORK
 from penstock.core.exact import ExactJoin
 from penstock.core.join import WindowJoin
-from penstock.core.setjoin import SetJoin
+from penstock.core.probing import BY_TURNS, WHOLE
+from penstock.core.rng import placed
+from penstock.core.setjoin import Place, SetJoin
 from penstock.core.sets import Sets
 from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
-from penstock.errors import BudgetError, InputError, SchemaError, StateError, WindowError
+from penstock.errors import BudgetError, InputError, LatencyWarning, SchemaError, StateError, WindowError
 from penstock.operator import saving
 from penstock.operator.chances import Chances
 from penstock.operator.ledger import Ledger
 from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, inspect
-from penstock.operator.windows import Core, windows
-from penstock.policies.cpu.controller import Controller
-from penstock.policies.cpu.dual import DualController
+from penstock.operator.windows import Core, pace_of, windows
+from penstock.policies.cpu.pacing import Pace, Portion
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 5  # of the saved state
+VERSION = 6  # of the saved state
 LEDGER = ("keep", "off")
 FREED = 1 << 24  # bytes to give back at once
 
@@ -47,6 +52,7 @@ class Join:
         schemas: the Arrow schemas (left, right), if known. Without them the first batch of each side tells, and
             rows of one side wait until the other has shown its columns.
         ledger: "keep" what was shed until ``ledger()`` asks for it, or "off".
+        place: where a join on a condition runs in several shards, how rows are divided, and which shard this is.
 
     Cost: O(1 + matches) per row, and O(log) per victim.
 
@@ -63,9 +69,16 @@ class Join:
     """
 
     def __init__(
-        self, *, schemas: tuple[pa.Schema, pa.Schema] | None = None, ledger: str = "keep", **arguments: Any
+        self,
+        *,
+        schemas: tuple[pa.Schema, pa.Schema] | None = None,
+        ledger: str = "keep",
+        place: Place = (WHOLE, 0, 1),
+        **arguments: Any,
     ) -> None:
         self._settings = settings_of(arguments)
+        self._place = place
+        self.clock: Callable[[], float] = time.monotonic  # what says how long work takes, for budgets by the clock
         if self._settings.shards is not None:
             raise InputError("shards", repr(self._settings.shards), "one process is one shard; leave it None")
         self.keep_ledger(ledger)
@@ -89,7 +102,8 @@ class Join:
             return
         bound = Bound(self._settings, left, right)
         exact = bound.unbounded() if bound.observing else bound
-        self._core = windows(exact)
+        self._core = windows(exact, self._place)
+        self._pace: Pace | None = pace_of(bound)
         self._shadow = bound.core(bound.plan()) if bound.observing else None  # what the budget would have done
         self._shadow_importance = 0.0
         self._noted = 0  # victims not yet taken from the ledger whose lots are known
@@ -100,7 +114,7 @@ class Join:
         self._payload = (Payload(left), Payload(right))
         self._recall = (
             None
-            if exact_by_itself(bound) or bound.observing
+            if exact_by_itself(bound) or bound.observing or not isinstance(self._core, WindowJoin)
             else Recall(int(self._settings.seed), self._combine(bound))
         )
         self._importance = 0.0
@@ -139,7 +153,7 @@ class Join:
                 check_schema(SIDES[side], self._known[side], table.schema)
         if self._bound is None:
             return self._hold(tables)
-        return self._push(tables[0], tables[1])
+        return self._push(*self._in_time(tables)) if self._bound.ordered else self._push(tables[0], tables[1])
 
     def _hold(self, tables: list[pa.Table | None]) -> pa.Table:
         for side, table in enumerate(tables):
@@ -158,6 +172,8 @@ class Join:
             if self._bound is None:
                 return pa.table({})
             waited = [pa.concat_tables(rows) if rows else None for rows in self._held]
+            if self._bound.ordered:
+                return self._bound.schema.empty_table()
             joined = self._push(waited[0], waited[1])
         except InputError:  # these rows are refused; those before them go on waiting
             self._known, self._held, self._bound = known, held, None
@@ -165,16 +181,104 @@ class Join:
         self._held = [[], []]
         return joined
 
+    def _in_time(self, tables: list[pa.Table | None]) -> list[pa.Table | None]:
+        """Return the rows that the watermark has passed, which are late; the others wait for it."""
+        late: list[pa.Table | None] = []
+        for side, table in enumerate(tables):
+            if table is None:
+                late.append(None)
+                continue
+            ts = self.bound.clock.values(table[self.bound.time[side]], "time")
+            waits = ts >= self._intake.watermark
+            late.append(table.filter(pa.array(~waits)))
+            if waits.any():
+                self._held[side].append(table.filter(pa.array(waits)))
+        return late
+
+    def _release(self, to: int | None) -> pa.Table:
+        """Join the rows that waited for this watermark, in order of time; None: all that wait."""
+        sides: list[pa.Table | None] = [None, None]
+        for side, held in enumerate(self._held):
+            if not held:
+                continue
+            rows = pa.concat_tables(held)
+            ts = self.bound.clock.values(rows[self.bound.time[side]], "time")
+            order = np.argsort(ts, kind="stable")
+            ready = order if to is None else order[: np.searchsorted(ts[order], to)]
+            sides[side] = rows.take(pa.array(ready))
+            rest = np.delete(np.arange(ts.size), ready)
+            self._held[side] = [rows.take(pa.array(rest))] if rest.size else []
+        return self._push(sides[0], sides[1])
+
     def _push(self, left: pa.Table | None, right: pa.Table | None) -> pa.Table:
+        pace, alone = self._pace, False
+        if pace is not None and not pace.open:
+            alone = True
+            pace.begin(self.clock())
         first = self._intake.next
         sides = self.bound.read(0, left, int(first[0])), self.bound.read(1, right, int(first[1]))
         ready = self._intake.take(sides)
         for side, table in enumerate((left, right)):
             if table is not None:
                 self._payload[side].append(table.replace_schema_metadata(None))
-        return self._step(ready, sides)
+        joined = self._step(ready, sides)
+        if alone:
+            self.end_batch()
+        return joined
+
+    # --- time on the wall -----------------------------------------------------------------------------------------
+
+    def begin_batch(self, seconds: float | None) -> None:
+        """Say that the pushes up to ``end_batch`` are one batch, which may take so long; None: as the budget says."""
+        if self._pace is not None:
+            self._pace.begin(self.clock(), seconds)
+
+    def end_batch(self) -> None:
+        """Say that a batch is over.
+
+        Warns if its time cannot be kept.
+        """
+        if self._pace is None:
+            return
+        possible = self._pace.end(self.clock())
+        if possible is not None:
+            got = f"latency={self._settings.cpu} cannot be kept: batches take longer though nothing is compared"
+            warnings.warn(LatencyWarning(f"{got}; {possible:.3g} seconds can, or fewer rows at once"), stacklevel=3)
+
+    @property
+    def portions(self) -> list[Portion]:
+        """What was decided by the clock in the last batch."""
+        return [] if self._pace is None else self._pace.told
+
+    def follow(self, portions: Sequence[Sequence[float | None]]) -> None:
+        """Decide in the next batch what ``portions`` told of another, whatever the clock says."""
+        if self._pace is not None:
+            self._pace.follow(portions)
+
+    def _portions(self, ready: Ready, sets: tuple[Sets, Ints] | None) -> Iterator[tuple[Ints, Ints]]:
+        """Let the core take a batch, in portions if there is a budget by the clock; yields the pairs of each."""
+        core, pace, batch = self._core, self._pace, ready.batch
+        assert isinstance(core, SetJoin | DualJoin)  # others have no such budget
+        if pace is None or not batch.row.size:
+            yield _pushed(core, batch, ready.code, sets, slice(None))
+            return
+        pace.expect(self.clock(), batch.row.size, int(batch.tick[-1]))
+        begin = 0
+        while begin < batch.row.size:
+            end = begin + pace.portion(batch.row.size - begin)
+            now, before = self.clock(), core.work
+            work = pace.grant(now, end - begin)
+            if work is not None and pace.target.share is None:
+                core.pace(work, end - begin, fresh=not pace.told)
+            elif work is not None:
+                core.quicken(max(work, LEAST_WORK))
+            yield _pushed(core, batch, ready.code, sets, slice(begin, end))
+            pace.learn(Portion(end - begin, work, self.clock() - now), core.work - before)
+            begin = end
 
     def _step(self, ready: Ready, sides: tuple[Side, Side] = (NO_ROWS, NO_ROWS)) -> pa.Table:
+        if self._place[0] != WHOLE:
+            ready = self._counted_here(ready, sides)
         if ready.late.size or ready.nulls.any():
             late = np.bincount(ready.late[:, 0], minlength=2)
             for core in self._cores:
@@ -187,9 +291,9 @@ class Join:
             self._bar = self._intake.watermark
         if self._shadow is not None:
             self._observe(ready)
-        if isinstance(self._core, SetJoin):
-            left, right = self._core.push(ready.batch, *_sets_of(ready, sides, keyed=self.bound.reader is None))
-        elif ready.sides is not None and isinstance(self._core, ExactJoin):
+        if isinstance(self._core, SetJoin | DualJoin):
+            return self._step_by_step(ready, sides)
+        if ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
         else:
             left, right = self._core.push(ready.batch, ready.code)
@@ -204,6 +308,34 @@ class Join:
                 core.close()  # windows in rows get whole ticks; a null key may have ended the open one
         self._settle(ready.late)
         return joined
+
+    def _counted_here(self, ready: Ready, sides: tuple[Side, Side]) -> Ready:
+        """Leave out what another shard tells of: in turns each has all rows late or null, by items copies of them."""
+        way, shard, shards = self._place
+        if way == BY_TURNS:
+            return ready if shard == 0 else ready._replace(late=NO_LATE, nulls=np.zeros_like(ready.nulls))
+        mine = np.ones(ready.late.shape[0], np.bool_)
+        for side, rows in enumerate(sides):
+            chosen = ready.late[:, 0] == side
+            if rows.sets is not None and chosen.any():
+                at = ready.late[chosen, 1] - (self._intake.next[side] - rows.ts.size)
+                first = rows.sets.item[rows.sets.begin[at]].view(np.uint64)
+                mine[chosen] = placed(first, np.uint64(shards)) == np.uint64(shard)
+        return ready._replace(late=ready.late[mine])
+
+    def _step_by_step(self, ready: Ready, sides: tuple[Side, Side]) -> pa.Table:
+        """Join a batch inside a CPU budget, or on a condition."""
+        core, late = self._core, ready.late
+        sets = _sets_of(ready, sides, keyed=self.bound.reader is None) if isinstance(core, SetJoin) else None
+        found = []
+        for left, right in self._portions(ready, sets):
+            found.append(self._joined(left, right))
+            self._note(late)
+            late = NO_LATE
+        if self._intake.whole or self._intake.newest != core.tick:
+            core.close()
+        self._settle(late)
+        return pa.concat_tables(found)
 
     def _observe(self, ready: Ready) -> None:
         """Let the rows of a push meet what the budget would have kept."""
@@ -250,6 +382,16 @@ class Join:
 
     def _settle(self, late: Ints) -> None:
         """Write the ledger, then let go of the rows that left."""
+        self._note(late)
+        wasteful = [side for side in range(2) if self._payload[side].wasteful(self._held_rows(side))]
+        for side in wasteful:
+            self._freed += self._payload[side].trim(self._stored_rows(side))
+        if self._freed > FREED:
+            give_back()
+            self._freed = 0
+
+    def _note(self, late: Ints) -> None:
+        """Write the ledger."""
         shed = self._books.take_ledger()
         if self._chances is not None:
             self._chances.note(shed[self._noted :], self._core.plan)
@@ -262,12 +404,6 @@ class Join:
             self._ledger.note(shed, late)
         if isinstance(self._core, SetJoin | DualJoin):
             self._note_skipped(self._core.take_skipped())
-        wasteful = [side for side in range(2) if self._payload[side].wasteful(self._held_rows(side))]
-        for side in wasteful:
-            self._freed += self._payload[side].trim(self._stored_rows(side))
-        if self._freed > FREED:
-            give_back()
-            self._freed = 0
 
     def _note_skipped(self, skipped: Ints) -> None:
         """Count the rows that were not compared with all of the other window, and write them into the ledger."""
@@ -293,9 +429,10 @@ class Join:
         Rows with a time of `to` may still come. Returns the pairs that windows in rows complete by that.
         """
         tick = self.bound.clock.tick("to", to)
+        waited = [self._release(tick)] if self.bound.ordered else []
         joined = self._step(self._intake.advance(tick))
         self._pass_time(self._intake.newest)
-        return joined
+        return pa.concat_tables([*waited, joined])
 
     def watermark(self, to: Any) -> pa.Table:
         """Say that rows older than `to` are late from now on, and let go of what only they could have met.
@@ -306,7 +443,8 @@ class Join:
         """
         bound = self.bound
         tick = bound.clock.tick("to", to)
-        joined = self._step(self._intake.pass_watermark(tick))
+        waited = [self._release(tick)] if bound.ordered else []
+        joined = pa.concat_tables([*waited, self._step(self._intake.pass_watermark(tick))])
         if not bound.by_rows:
             for core in self._cores:
                 core.pass_watermark(tick)
@@ -317,7 +455,8 @@ class Join:
         """Close the open tick: nothing more will come. Returns the pairs that were waiting for that."""
         if self._bound is None:
             return pa.table({})
-        joined = self._step(self._intake.advance(None))
+        waited = [self._release(None)] if self._bound.ordered else []
+        joined = pa.concat_tables([*waited, self._step(self._intake.advance(None))])
         if isinstance(self._core, DualJoin):
             joined = pa.concat_tables([joined, self._joined(*self._core.flush())])
         self._pass_time(None if self._intake.newest is None else self._intake.newest + 1)
@@ -331,13 +470,8 @@ class Join:
         What has expired or was shed does not come back when they grow.
         """
         bound = self.bound
-        limit, span = None, None
-        if memory is not None:
-            unit, limit, shared = budget(memory, split or ("shared" if bound.shared else "fixed"))
-            if unit != bound.unit:
-                raise BudgetError("memory", repr(memory), f"this join was made with memory in {bound.unit}")
-            if shared != bound.shared:
-                raise BudgetError("split", repr(split), "one pool stays one, and two stay two")
+        limit = None if memory is None else self._limit(memory, split)
+        span = None
         if window is not None:
             if self._settings.cpu is not None:
                 raise WindowError("window", repr(window), "with a CPU budget the window stays: start afresh")
@@ -347,10 +481,22 @@ class Join:
                 raise WindowError("window", repr(window), f"this join was made with windows in {kind}")
         if limit is not None:
             self._books.plan.limit[:] = limit
+            if isinstance(self._core, SetJoin | DualJoin):
+                self._core.relimit()
         if span is not None:
             for core in self._cores:
                 core.plan.span[:] = span  # the policy and the heap hold the same array
                 core.respan()
+
+    def _limit(self, memory: Any, split: Any) -> tuple[int, int]:
+        """Return the limits of another budget, and raise if it is of another kind."""
+        bound = self.bound
+        unit, limit, shared = budget(memory, split or ("shared" if bound.shared else "fixed"))
+        if unit != bound.unit:
+            raise BudgetError("memory", repr(memory), f"this join was made with memory in {bound.unit}")
+        if shared != bound.shared:
+            raise BudgetError("split", repr(split), "one pool stays one, and two stay two")
+        return limit
 
     # --- what happened --------------------------------------------------------------------------------------------
 
@@ -371,7 +517,8 @@ class Join:
             return Report(chosen, came, came, Sides(0, 0), none, 0, None, None, None, came.total, size, 0)
         counts, queue = self._books.counts, self._intake.waiting
         waits = np.bincount(queue.side, minlength=2)
-        held = Sides(*(self._held_rows(side) for side in range(2)))
+        waits += [sum(table.num_rows for table in tables) for tables in self._held]  # for the watermark
+        held = Sides(*(self._core.live(side) + int(waits[side]) for side in range(2)))
         emitted = int(self._core.counts[PAIRS]) - self._collided
         pairs = emitted if self._shadow is None else int(counts[PAIRS])
         found = self._importance if self._shadow is None else self._shadow_importance
@@ -381,7 +528,7 @@ class Join:
         return Report(
             policy=self._ran(),
             arrivals=Sides(*(int(counts[ARRIVED + side] + waits[side]) for side in range(2))),
-            live=Sides(*(self._books.live(side) + int(waits[side]) for side in range(2))),
+            live=Sides(*(_counted(self._books, side) + int(waits[side]) for side in range(2))),
             expired=Sides(*(int(counts[EXPIRED + side]) for side in range(2))),
             shed={
                 reason: Sides(*(int(counts[SHED + 2 * at + side]) for side in range(2)))
@@ -401,6 +548,7 @@ class Join:
             unprobed=Sides(*map(int, self._unprobed)),
             importance_estimate=guesses[1] and guesses[1].interval(important or 0.0),
             mode=self._settings.mode,
+            slowest=None if self._pace is None else self._pace.slowest,
             guesses=guesses,
         )
 
@@ -416,9 +564,7 @@ class Join:
 
     def _ran(self) -> str:
         """Name what decided what is given up."""
-        if isinstance(self._core, SetJoin | DualJoin) and isinstance(self._core.adapt, Controller | DualController):
-            return self._core.adapt.method
-        return "exact" if self.bound.unit == "none" else str(self._settings.chosen)
+        return self.bound.policy
 
     def ledger(self) -> pa.Table:
         """Return what was shed since the last call: each call hands its rows over and forgets them.
@@ -441,6 +587,7 @@ class Join:
     def state_dict(self) -> dict[str, bytes]:
         """Return everything the join knows, as bytes by name; the ledger kept so far is part of it."""
         meta: dict[str, Any] = {"version": VERSION, "ledger": self._ledger_mode, "bound": self._bound is not None}
+        meta["place"] = list(self._place)
         arguments = self._settings.arguments()
         meta["settings"] = {name: saving.encode(name, value) for name, value in arguments.items()}
         state: dict[str, bytes] = {}
@@ -459,15 +606,23 @@ class Join:
                 numbers = self._stored_rows(side)
                 state[f"rows_{name}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
                 state[f"numbers_{name}"] = saving.to_npz({"numbers": numbers, "next": np.array(payload.next)})
-            if self._shadow is not None:
-                state["shadow"] = saving.to_npz(self._shadow.arrays())
-            if self._chances is not None:
-                state["chances"] = saving.to_npz(self._chances.arrays())
-            if self._recall is not None:
-                state["sample"] = saving.to_planes(self._recall.arrays())  # else it grows with the window
-            if self._ledger.tables:
-                state["ledger"] = saving.to_ipc(pa.concat_tables(self._ledger.tables))
+            state |= self._parts()
         return saving.sealed(meta, state)
+
+    def _parts(self) -> dict[str, bytes]:
+        """Return the state of what not every join has."""
+        state: dict[str, bytes] = {}
+        if self._pace is not None:
+            state["pace"] = saving.to_npz({"known": self._pace.known})
+        if self._shadow is not None:
+            state["shadow"] = saving.to_npz(self._shadow.arrays())
+        if self._chances is not None:
+            state["chances"] = saving.to_npz(self._chances.arrays())
+        if self._recall is not None:
+            state["sample"] = saving.to_planes(self._recall.arrays())  # else it grows with the window
+        if self._ledger.tables:
+            state["ledger"] = saving.to_ipc(pa.concat_tables(self._ledger.tables))
+        return state
 
     @classmethod
     def from_state(cls, state: dict[str, bytes]) -> Self:
@@ -489,6 +644,7 @@ class Join:
         join = cls(
             schemas=(schemas[0], schemas[1]) if meta["bound"] else None,
             ledger=meta["ledger"],
+            place=tuple(meta["place"]),
             **{name: saving.decode(value) for name, value in meta["settings"].items()},
         )
         join._known = schemas
@@ -586,6 +742,8 @@ class Join:
         self._importance, self._collided = meta["importance"], meta["collided"]
         self._unprobed = np.array(meta["unprobed"], np.int64)
         self._core.restore(saving.from_npz(state["core"]))
+        if self._pace is not None:
+            self._pace.restore(saving.from_npz(state["pace"])["known"])
         self._shadow_importance = meta["shadow_importance"]
         if self._shadow is not None:
             self._shadow.restore(saving.from_npz(state["shadow"]))
@@ -637,6 +795,24 @@ def _sets_of(ready: Ready, sides: tuple[Side, Side], *, keyed: bool) -> tuple[Se
         for which, chosen in enumerate((from_left, ~from_left)):
             kind[chosen] = sides[which].kind[ready.code[chosen]] if chosen.any() else 0
     return Sets(columns[0], columns[1], items, weights), kind
+
+
+def _pushed(
+    core: SetJoin | DualJoin, batch: Batch, code: Ints, sets: tuple[Sets, Ints] | None, part: slice
+) -> tuple[Ints, Ints]:
+    """Let the core take a part of a batch, and return its pairs."""
+    rows = Batch(*(column[part] if column.size else column for column in batch))
+    if isinstance(core, DualJoin):
+        return core.push(rows, code[part])
+    assert sets is not None
+    items, kind = sets
+    items = items._replace(begin=items.begin[part], size=items.size[part])
+    return core.push(rows, items, kind[part] if kind.size else kind)
+
+
+def _counted(core: Core, side: int) -> int:
+    """Return how many of the rows held on one side the books count."""
+    return core.counted(side) if isinstance(core, SetJoin | DualJoin) else core.live(side)
 
 
 def exact_by_itself(bound: Bound) -> bool:

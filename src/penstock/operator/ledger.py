@@ -1,8 +1,10 @@
 """The ledger: every row that was given up, with when, why and its columns, kept until somebody asks for it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.core.step import LATE, REASONS
@@ -55,21 +57,20 @@ class Ledger:
         entries = np.zeros((begins.size, 5), np.int64)
         entries[:, [SIDE, ROW, AT]] = skipped[begins, :3]
         entries[:, REASON] = len(REASONS)
-        ends = np.r_[begins[1:], skipped.shape[0]]
-        self.tables.append(self._table(entries, [skipped[a:b, 3:] for a, b in zip(begins, ends, strict=True)]))
+        self.tables.append(self._table(entries, skipped[:, 3:], np.r_[begins, skipped.shape[0]]))
 
     def take(self) -> pa.Table:
         """Hand over what was written since the last call, and forget it."""
         tables, self.tables = self.tables, []
         return pa.concat_tables(tables) if tables else ledger_schema(self._bound).empty_table()
 
-    def _table(self, entries: Ints, skipped: Sequence[Ints] = ()) -> pa.Table:
-        """Return entries as a table; `skipped` are the intervals of each, if they were not probed."""
+    def _table(self, entries: Ints, skipped: Ints | None = None, bounds: Ints | None = None) -> pa.Table:
+        """Return entries as a table; `skipped` are the intervals of those not probed, divided at `bounds`."""
         bound = self._bound
-        places = np.arange(len(entries))
         parts = []
         for side in range(2):
-            mine = entries[entries[:, SIDE] == side]
+            chosen = entries[:, SIDE] == side
+            mine = entries[chosen]
             schema = self._payload[side].schema
             rows = self._payload[side].take(mine[:, ROW], schema.names)
             structs = [pa.nulls(len(mine), pa.struct(list(self._payload[at].schema))) for at in range(2)]
@@ -86,8 +87,18 @@ class Ledger:
                 *structs,
             ]
             if bound.settings.cpu is not None:
-                theirs = [skipped[at] for at in places[entries[:, SIDE] == side]] if skipped else [[]] * len(mine)
-                ranges = [[{"first": int(first), "end": int(end)} for first, end in each] for each in theirs]
-                columns.append(pa.array(ranges, SKIPPED))
+                columns.append(_intervals(chosen, skipped, bounds))
             parts.append(pa.table(columns, schema=ledger_schema(bound)))
         return pa.concat_tables(parts)
+
+
+def _intervals(chosen: npt.NDArray[Any], skipped: Ints | None, bounds: Ints | None) -> pa.Array:
+    """Return the intervals of the chosen entries as a column; none, if there are none."""
+    if skipped is None or bounds is None:
+        found, sizes = np.empty((0, 2), np.int64), np.zeros(int(chosen.sum()), np.int64)
+    else:
+        sizes = np.diff(bounds)
+        found, sizes = skipped[np.repeat(chosen, sizes)], sizes[chosen]
+    offsets = np.r_[0, np.cumsum(sizes)].astype(np.int32)
+    ranges = pa.StructArray.from_arrays([pa.array(found[:, at]) for at in range(2)], ["first", "end"])
+    return pa.ListArray.from_arrays(pa.array(offsets), ranges).cast(SKIPPED)

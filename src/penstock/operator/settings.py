@@ -89,6 +89,7 @@ class Settings:
             raise InputError("combine", repr(self.combine), f"give one of {', '.join(map(repr, COMBINE))}")
         object.__setattr__(self, "chosen", resolve(self.policy))
         lookup(self.chosen.name)
+        self._check_both()
         pair("time", self.time)
         if not isinstance(self.window, Rows | tuple | list | str | int | np.integer) and not hasattr(
             self.window, "total_seconds"
@@ -109,9 +110,19 @@ class Settings:
             if self.cpu.method not in methods:
                 got = f"{self.cpu.method!r} with on={self.on}"
                 raise InputError("method", got, f"there give one of {', '.join(map(repr, methods))}")
-            if self.memory is not None and not isinstance(self.on, Condition):
-                got = f"{self.memory!r} with {self.cpu}"
-                raise BudgetError("memory", got, "one budget at a time on equal keys: leave it None")
+
+    def _check_both(self) -> None:
+        """Check what is said about memory where rows lie in the order of time: conditions, and CPU budgets."""
+        if self.memory is None or not (isinstance(self.on, Condition) or self.cpu is not None):
+            return
+        what = f"with on={self.on}" if isinstance(self.on, Condition) else f"with {self.cpu}"
+        if isinstance(self.memory, str):
+            raise BudgetError("memory", f"{self.memory!r} {what}", "there give a number of rows")
+        if lookup(self.chosen.name).name not in {"auto", "oldest"}:
+            want = 'there the row that would expire first leaves first: give "auto" or "oldest"'
+            raise PolicyError("policy", f"{self.chosen.name!r} {what}", want)
+        if self.mode == "observe":
+            raise InputError("mode", f"'observe' {what}", "only memory budgets on equal keys can be observed")
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by name, as given."""
@@ -177,10 +188,10 @@ def pair(argument: str, value: object) -> tuple[str, str]:
 def on_keys(settings: Settings) -> Settings:
     """Return settings of a join on equal keys, and raise for other conditions: not everything can do those."""
     if isinstance(settings.on, Condition):
-        want = "conditions are for pen.join, pen.run and pen.Join on Arrow tables and pandas: name key columns"
+        want = "conditions are for pen.join, pen.run and pen.Join: name key columns"
         raise ConditionError("on", str(settings.on), want)
     if settings.cpu is not None:
-        want = "a CPU budget is for pen.join, pen.run and pen.Join on Arrow tables and pandas: leave it None"
+        want = "a CPU budget is for pen.join, pen.run and pen.Join: leave it None"
         raise InputError("cpu", str(settings.cpu), want)
     return settings
 
@@ -244,6 +255,9 @@ class Bound:
                 weighs(self.schemas[side], self.importance[side], side)
         self.by_rows, self.span = self.spans(settings.window)
         self.patient, self.lateness = patience(settings.lateness, self.clock)
+        self.ordered = self.patient and settings.cpu is not None  # rows wait for the watermark: they come in order
+        if self.ordered:
+            self.patient, self.lateness = False, 0
         self.unit, self.limit, self.shared = budget(settings.memory, settings.split)
         self.layout, self.schema = self._layout()
         self.types = self.schema.types
@@ -263,23 +277,22 @@ class Bound:
         on = f"on={read.condition}"
         if self.by_rows:
             raise WindowError("window", f"{self.settings.window} with {on}", "give a span of time")
-        if self.unit != "none":
-            want = "only joins on equal keys have a memory budget: leave it None"
-            raise BudgetError("memory", f"{self.settings.memory!r} with {on}", want)
         cpu = self.settings.cpu
-        if isinstance(cpu, Cpu):
-            if self.patient:
-                want = "a CPU budget needs to know how late rows may be: give a span"
-                raise InputError("lateness", repr(self.settings.lateness), want)
-            if cpu.types is not None:
-                for side, name in enumerate(pair("types", cpu.types)):
-                    present(self.schemas[side], name, side, "types")
+        if isinstance(cpu, Cpu) and cpu.types is not None:
+            for side, name in enumerate(pair("types", cpu.types)):
+                present(self.schemas[side], name, side, "types")
         if self.settings.per_key is not None:
             raise BudgetError("per_key", f"{self.settings.per_key!r} with {on}", "there are no keys: leave it None")
 
     @property
     def policy(self) -> str:
         """What decides what is given up."""
+        cpu = self.settings.cpu
+        if isinstance(cpu, Cpu):
+            method = "selective" if self.reader and cpu.method == "auto" else cpu.method
+            return method if self.unit == "none" else f"{method}, oldest"
+        if self.unit != "none" and self.reader:
+            return "oldest"
         return "exact" if self.unit == "none" else str(self.settings.chosen)
 
     @property
@@ -297,6 +310,13 @@ class Bound:
     def places(self, side: int, table: pa.Table) -> tuple[Ints, Masks | None]:
         """Return codes by which rows are divided, alike if they may meet, and which have no null among their keys."""
         return self.coder.code([table[name] for name in self.keys[side]])
+
+    @property
+    def division(self) -> str:
+        """How rows are divided between shards: by "keys", by "items", or in "turns"."""
+        if self.reader is None:
+            return "keys"
+        return "items" if self.reader.coder is not None and self.reader.condition.index else "turns"
 
     @property
     def observing(self) -> bool:

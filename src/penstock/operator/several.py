@@ -236,6 +236,11 @@ class Bound:
             return "there is no key common to all streams"
         return "windows in rows count over the whole stream" if any(self.by_rows) else ""
 
+    @property
+    def division(self) -> str:
+        """How rows are divided between shards."""
+        return "keys"
+
     def places(self, stream: int, table: pa.Table) -> tuple[Ints, Masks | None]:
         """Return codes by which rows are divided, alike if they may meet, and which have no null among their keys."""
         if not self.using:

@@ -1,6 +1,7 @@
 """Make the windows of a join: on keys or on a condition, with a budget of memory, of CPU time, or without."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import numpy as np
 
@@ -8,35 +9,46 @@ from penstock.core import dual, probing
 from penstock.core.dualjoin import DualJoin
 from penstock.core.exact import ExactJoin
 from penstock.core.join import WindowJoin
-from penstock.core.setjoin import Cut, SetJoin
+from penstock.core.probing import WHOLE
+from penstock.core.setjoin import Cut, Place, SetJoin
 from penstock.core.sets import OVERLAP, Rule
 from penstock.core.windows import Floats
 from penstock.errors import BudgetError, InputError, WindowError
 from penstock.operator.settings import Bound
-from penstock.policies.cpu.controller import Controller, Cpu
+from penstock.policies.cpu.controller import PAPERS, Controller, Cpu
 from penstock.policies.cpu.dual import DualController
+from penstock.policies.cpu.pacing import Pace, Target
+from penstock.streams.times import nanoseconds
 
 Core = WindowJoin | ExactJoin | SetJoin | DualJoin
 BASIC_WINDOWS, PERIODS = 20, 4  # in a window, unless told otherwise; a queue holds as much as a basic window
 SHARES = 2  # periods in the rows that are ranked
 
 
-def windows(bound: Bound) -> Core:
-    """Make the windows of a join."""
+def windows(bound: Bound, place: Place = (WHOLE, 0, 1)) -> Core:
+    """Make the windows of a join, or of its part in one of several shards."""
     read, cpu = bound.reader, bound.settings.cpu
     if not isinstance(cpu, Cpu):
         if read is None:
             return bound.core(bound.plan())
         on = read.condition
-        return SetJoin(bound.plan(), Rule(on.kind, float(on.bound), int(on.index)), weighted=read.weighted)
-    if read is None:
-        _check(bound, cpu)
-    return _dual(bound, cpu) if read is None and cpu.method != "selective" else _selective(bound, cpu)
+        rule = Rule(on.kind, float(on.bound), int(on.index))
+        return SetJoin(bound.plan(), rule, weighted=read.weighted, place=place)
+    _check(bound, cpu)
+    return _dual(bound, cpu) if read is None and cpu.method != "selective" else _selective(bound, cpu, place)
 
 
 def _check(bound: Bound, cpu: Cpu) -> None:
-    """Raise if something is asked for that joins on keys under a CPU budget cannot do."""
+    """Raise if something is asked for that joins under a CPU budget cannot do."""
     settings, on = bound.settings, f"with {cpu}"
+    if cpu.by_clock and cpu.method in PAPERS:
+        want = "the paper's steps reckon in the time of the rows: give comparisons_per_second"
+        raise InputError("method", f"{cpu.method!r} {on}", want)
+    if bound.reader:
+        return
+    if settings.memory is not None and cpu.method == "dual":
+        want = "rows in its aux-window cannot be given up: leave it None, or give another method"
+        raise BudgetError("memory", f"{settings.memory!r} {on}", want)
     if settings.per_key is not None:
         raise BudgetError("per_key", f"{settings.per_key!r} {on}", "leave it None")
     if cpu.types is not None:
@@ -44,7 +56,7 @@ def _check(bound: Bound, cpu: Cpu) -> None:
     if cpu.method == "selective":
         if bound.by_rows:
             raise WindowError("window", f"{settings.window} {on}", "give a span of time, or another method")
-    elif bound.lateness or bound.patient:
+    elif bound.lateness:
         raise InputError("lateness", f"{settings.lateness!r} {on}", "the queue is in order: leave it 0")
 
 
@@ -76,7 +88,7 @@ def _dual(bound: Bound, cpu: Cpu) -> DualJoin:
     return core
 
 
-def _selective(bound: Bound, cpu: Cpu) -> SetJoin:
+def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
     """Make windows that are probed in part; a key is a set of one item."""
     read = bound.reader
     rule = (
@@ -96,16 +108,31 @@ def _selective(bound: Bound, cpu: Cpu) -> SetJoin:
         values=pair_values(cpu),
     )
     cut = Cut(max(counts), (length[0], length[1]), max(1, len(cpu.utility or ())))
-    core = SetJoin(bound.plan(), rule, weighted=weighted, cut=cut, seed=int(bound.settings.seed), adapt=control)
+    seed = int(bound.settings.seed)
+    core = SetJoin(bound.plan(), rule, weighted=weighted, cut=cut, seed=seed, adapt=control, place=place)
     core.effort.dials[probing.CAPACITY] = _work(bound, cpu)
     core.effort.dials[probing.PATIENCE] = _ticks(bound, "queue", cpu.queue, [max(2, *length)])[0]
     control.start(core.effort)
     return core
 
 
+def pace_of(bound: Bound) -> Pace | None:
+    """Return how fast a join goes, if that depends on the clock on the wall."""
+    cpu = bound.settings.cpu
+    if not (isinstance(cpu, Cpu) and cpu.by_clock):
+        return None
+    latency = nanoseconds("latency", cpu.latency) / 10**9 if isinstance(cpu.latency, str | timedelta) else None
+    return Pace(Target(latency, cpu.share, _seconds(bound), live=bound.clock.unit is not None))
+
+
+def _seconds(bound: Bound) -> float:
+    """Return how many seconds a tick is; one, where nobody says."""
+    return 1.0 if bound.clock.unit is None else bound.clock.unit / 10**9
+
+
 def _work(bound: Bound, cpu: Cpu) -> float:
-    """Return the comparisons a tick that there is time for."""
-    return cpu.comparisons_per_second * (1.0 if bound.clock.unit is None else bound.clock.unit / 10**9)
+    """Return the comparisons a tick that there is time for; any number, until the clock tells what they cost."""
+    return np.inf if cpu.comparisons_per_second is None else cpu.comparisons_per_second * _seconds(bound)
 
 
 def _ticks(bound: Bound, argument: str, given: object, default: Sequence[int]) -> list[int]:

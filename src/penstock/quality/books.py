@@ -84,6 +84,8 @@ class Report:
     comparisons: int
     unprobed: Sides = NOBODY  # rows that were not compared with all of the other window, and entered it
     importance_estimate: Estimate | None = None  # as `exact_estimate`, of the importance
+    slowest: float | None = None  # seconds of the longest batch, where a CPU budget is by the clock on the wall
+    division: str = ""  # how rows were divided between shards: by "keys", by "items", or in "turns"; "": not at all
     mode: str = "shed"  # "observe": nothing was shed; this is what the budget would have done
     guesses: tuple[Guess | None, Guess | None] = field(default=(None, None), repr=False, compare=False)  # to merge
 
@@ -133,6 +135,10 @@ class Report:
             facts.append(f"recall {self.recall_in_words}")
         facts.append(f"holding {_number(self.memory_rows)} rows, {_bytes(self.memory_bytes)}")
         facts.append(f"{_number(self.comparisons)} comparisons")
+        if self.division:
+            facts.append(f"rows divided {'in' if self.division == 'turns' else 'by'} {self.division}")
+        if self.slowest is not None:
+            facts.append(f"longest batch {self.slowest:.3g} s")
         return "\n".join([", ".join(facts), *lines])
 
 

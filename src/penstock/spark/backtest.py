@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.spark.books import books_of
-from penstock.spark.packing import FINGERPRINT, Batches, read
-from penstock.spark.shards import shard_ids, shard_of
+from penstock.spark.packing import FINGERPRINT, Batches, destinations, read
+from penstock.spark.shards import shard_ids
 from penstock.spark.task import Bound, Engine, Task, output, output_beside, output_schema
 
 
@@ -46,7 +46,10 @@ def _tagger(bound: Bound, side: int, shards: int) -> Callable[[Batches], Batches
 
     def tag(batches: Batches) -> Batches:
         for batch in batches:
-            table, ts, codes, _ = read(bound, side, pa.Table.from_batches([batch]))
+            table, ts = read(bound, side, pa.Table.from_batches([batch]))
+            row, shard = destinations(bound, side, table, shards)
+            if row.size != ts.size or (np.diff(row) < 0).any():
+                table, ts = table.take(pa.array(row)), ts[row]
             rows = table.select(bound.schemas[side].names).to_struct_array().combine_chunks()
             structs = [
                 rows if at == side else pa.nulls(len(ts), schema.field(str(at)).type)
@@ -54,9 +57,7 @@ def _tagger(bound: Bound, side: int, shards: int) -> Callable[[Batches], Batches
             ]
             sides = pa.array(np.full(len(ts), side, np.int32))
             prints = table[FINGERPRINT].combine_chunks()
-            yield pa.record_batch(
-                [pa.array(ids[shard_of(codes, shards)]), pa.array(ts), sides, prints, *structs], schema
-            )
+            yield pa.record_batch([pa.array(ids[shard]), pa.array(ts), sides, prints, *structs], schema)
 
     return tag
 

@@ -13,7 +13,7 @@ from penstock.quality.flows import Flows, Order
 
 OBSERVED = "penstock"  # how the names of a join's observed metrics begin
 BETWEEN = ","  # the books of shards in one string
-PER_SIDE = ("arrivals", "live", "expired", *(f"shed_{reason}" for reason in REASONS))
+PER_SIDE = ("arrivals", "live", "expired", "unprobed", *(f"shed_{reason}" for reason in REASONS))
 WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
 
 
@@ -21,9 +21,9 @@ def books_of(report: Report | Flows) -> str:
     """Return the books of one shard as JSON."""
     if isinstance(report, Flows):
         return json.dumps(report.to_dict())
-    values: dict[str, Any] = {name: getattr(report, name) for name in (*WHOLE, "importance", "guesses")}
+    values: dict[str, Any] = {name: getattr(report, name) for name in (*WHOLE, "importance", "guesses", "slowest")}
     for at, side in enumerate(SIDES):
-        for name in ("arrivals", "live", "expired"):
+        for name in ("arrivals", "live", "expired", "unprobed"):
             values[f"{name}_{side}"] = getattr(report, name)[at]
         for reason in REASONS:
             values[f"shed_{reason}_{side}"] = report.shed[reason][at]
@@ -83,7 +83,10 @@ def _folded(found: dict[str, Any], books: list[dict[str, Any]]) -> Report:
         memory_rows=totals["memory_rows"],
         memory_bytes=totals["memory_bytes"],
         comparisons=totals["comparisons"],
+        unprobed=both["unprobed"],
         importance_estimate=important,
+        slowest=max((book["slowest"] for book in books if book["slowest"] is not None), default=None),
+        division=found.get("division") or "",
         mode=found["mode"],
         guesses=(guesses[0], guesses[1]),
     )

@@ -2,21 +2,24 @@
 
 Rows that cross into Python one by one cost more than joining them; a blob holds all rows of one side, shard and
 task. Every task also sends each shard a blob without rows, so that a shard hears of every micro-batch, and, where
-budgets move, of what came to all shards.
+budgets move, of what came to all shards; where time on the wall counts, of when the task began.
 """
 
+import struct
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.windows import Ints, Masks
-from penstock.operator import saving
+from penstock.core.windows import Ints
+from penstock.operator import saving, settings
 from penstock.operator.settings import ROW_BYTES
 from penstock.spark.shards import shard_ids, shard_of
 from penstock.spark.sharing import Sketch
 from penstock.spark.task import Bound
 from penstock.streams.intake import NO_INTS
+from penstock.streams.sets import prefixes
 
 FINGERPRINT = "__penstock_fingerprint"
 PACKED = pa.schema([("shard", pa.int32()), ("side", pa.int32()), ("rows", pa.int64()), ("data", pa.binary())])
@@ -26,22 +29,26 @@ FULL = 1 << 17  # rows in one blob at most
 Batches = Iterator[pa.RecordBatch]
 
 
-def packer(bound: Bound, side: int, shards: int, *, sketching: bool) -> Callable[[Batches], Batches]:
+def packer(
+    bound: Bound, side: int, shards: int, *, sketching: bool, timing: bool = False
+) -> Callable[[Batches], Batches]:
     """Return the function for ``mapInArrow`` that packs the rows of one side."""
     ids = shard_ids(shards)
 
     def blobs(rows: pa.Table, seen: list[tuple[Ints, Ints, int]]) -> pa.RecordBatch:
-        table, ts, codes, valid = read(bound, side, rows)
-        shard = shard_of(codes, shards)
+        table, ts = read(bound, side, rows)
         if sketching:
+            codes, valid = bound.places(side, table)
             seen.append((codes if valid is None else codes[valid], ts, table.nbytes + ROW_BYTES * len(ts)))
+        row, shard = destinations(bound, side, table, shards)
         order = np.argsort(shard, kind="stable")
         ends = np.searchsorted(shard[order], np.arange(shards + 1))
-        table = table.take(pa.array(order))
+        table = table.take(pa.array(row[order]))
         cut = [(at, int(ends[at]), int(ends[at + 1])) for at in range(shards) if ends[at] < ends[at + 1]]
         return packed([(ids[at], side, end - low, saving.to_ipc(table[low:end])) for at, low, end in cut])
 
     def pack(batches: Batches) -> Batches:
+        began = time.time()
         held: list[pa.RecordBatch] = []
         seen: list[tuple[Ints, Ints, int]] = []
         for batch in batches:
@@ -52,9 +59,38 @@ def packer(bound: Bound, side: int, shards: int, *, sketching: bool) -> Callable
         if any(part.num_rows for part in held):
             yield blobs(pa.Table.from_batches(held), seen)
 
-        yield packed([(one, side, 0, _sketch(seen, shards)) for one in ids])
+        told = struct.pack("<d", began) if timing else _sketch(seen, shards)
+        yield packed([(one, side, 0, told) for one in ids])
 
     return pack
+
+
+def began(blobs: Iterable[tuple[int, int, bytes]]) -> float | None:
+    """Return when the first of the tasks that packed these blobs (side, rows, data) began; None: they do not tell."""
+    told = [struct.unpack("<d", data)[0] for _, count, data in blobs if data and not count]
+    return min(told, default=None)
+
+
+def destinations(bound: Bound, side: int, table: pa.Table, shards: int) -> tuple[Ints, Ints]:
+    """Return where rows go, as (row, shard), each at least once.
+
+    By keys a row goes to the shard of its key. By items it goes to those of its first items, and two rows that meet
+    do so in the shard of the first item that they share, and nowhere else. In turns it goes to all.
+    """
+    rows = np.arange(table.num_rows)
+    if bound.division == "keys" or shards == 1:
+        codes = bound.places(side, table)[0] if bound.division == "keys" else rows
+        return rows, shard_of(codes, shards)
+    assert isinstance(bound, settings.Bound)
+    assert bound.reader is not None
+    if bound.division == "turns":
+        return np.tile(rows, shards), np.repeat(np.arange(shards), rows.size)
+    name = bound.keys[side][0]
+    sets, _ = bound.reader.read(table[name], name, 0)
+    row, item = prefixes(bound.reader.condition, side, sets)
+    nowhere = np.flatnonzero(sets.size == 0)  # somebody has to count these
+    both = np.unique(np.concatenate([row * shards + shard_of(item, shards), nowhere * shards]))
+    return both // shards, both % shards
 
 
 def _sketch(seen: list[tuple[Ints, Ints, int]], shards: int) -> bytes:
@@ -64,10 +100,8 @@ def _sketch(seen: list[tuple[Ints, Ints, int]], shards: int) -> bytes:
     return Sketch.of(keys, np.concatenate(ts), sum(sizes), shards).to_bytes() if keys.size else b""
 
 
-def read(bound: Bound, side: int, rows: pa.Table) -> tuple[pa.Table, Ints, Ints, Masks | None]:
-    """Return rows as Spark sends them in the columns agreed on, with the time and the key code of each.
-
-    The last is which rows have no null among their keys; None: all.
+def read(bound: Bound, side: int, rows: pa.Table) -> tuple[pa.Table, Ints]:
+    """Return rows as Spark sends them in the columns agreed on, with the time of each.
 
     Raises:
         TimeError: if a time is missing.
@@ -75,7 +109,7 @@ def read(bound: Bound, side: int, rows: pa.Table) -> tuple[pa.Table, Ints, Ints,
     schema = bound.schemas[side].append(pa.field(FINGERPRINT, pa.int64()))
     table = rows.rename_columns(schema.names).cast(schema)
     ts = bound.clock.values(table[bound.time[side]], f"time={bound.time[side]!r}")
-    return table, ts, *bound.places(side, table)
+    return table, ts
 
 
 def packed(rows: list[tuple[int, int, int, bytes]]) -> pa.RecordBatch:

@@ -16,10 +16,12 @@ from penstock.operator.ordering import Ordered
 from penstock.operator.settings import SIDES, WATERMARK, Settings, budget, pair, present
 from penstock.operator.settings import Bound as TwoBound
 from penstock.planner.statistics import per_stream
+from penstock.policies.cpu.controller import Cpu
 from penstock.spark import backtest, packing, session
 from penstock.spark.books import BETWEEN, OBSERVED
 from penstock.spark.processor import Processor
 from penstock.spark.task import BESIDE, BOOK, MILLISECOND, Bound, MultiTask, Task, output_schema
+from penstock.streams.sets import Condition
 
 DELAY = "spark.watermarkDelayMs"  # what withWatermark leaves in a column's metadata
 MADE_OF = "_penstock_made_of"  # what a joined DataFrame was made of, for ``penstock.write``
@@ -86,6 +88,7 @@ def operator(
         raise InputError("event_time", repr(bound.event_time), want)
     _told_apart(bound, spark)
     shards = _shards(settings, bound, spark)
+    _comparable(settings, shards)
     task: Task
     if isinstance(settings, Settings):
         task = Task(arguments, tuple(schemas.values()), shares(settings, shards), wanted)
@@ -99,6 +102,7 @@ def operator(
     books = F.concat_ws(BETWEEN, F.collect_list(beside(BOOK).cast("string")))
     mode = settings.mode if isinstance(settings, Settings) else "shed"
     words = [F.lit(bound.policy).alias("policy"), F.lit(mode).alias("mode")]
+    words.append(F.lit(bound.division).alias("division"))
     return raw.observe(name, *words, books.alias("books")), bound
 
 
@@ -171,6 +175,14 @@ def _shards(settings: Settings | several.Settings, bound: Bound, spark: Any) -> 
     return settings.shards or int(spark.conf.get("spark.sql.shuffle.partitions"))
 
 
+def _comparable(settings: Settings | several.Settings, shards: int) -> None:
+    """Raise if rows were to be dropped at one queue of several."""
+    cpu = settings.cpu if isinstance(settings, Settings) else None
+    if isinstance(cpu, Cpu) and cpu.method == "random-drop" and isinstance(settings.on, Condition) and shards > 1:
+        want = "each of several shards would drop other rows: give shards=1, or another method"
+        raise InputError("method", "'random-drop' on a condition", want)
+
+
 def shares(settings: Settings | several.Settings, shards: int) -> list[tuple[Any, Any]]:
     """Return memory and split of each shard: equal parts, the first shards get what is left over."""
     split = settings.split if isinstance(settings, Settings) else "shared"
@@ -217,7 +229,10 @@ def _has(kind: Any, wanted: type) -> bool:
 
 def _streamed(frames: Sequence[Any], bound: Bound, task: Task) -> Any:
     packed = [
-        frame.mapInArrow(packing.packer(bound, side, task.shards, sketching=task.moves), packing.PACKED_DDL)
+        frame.mapInArrow(
+            packing.packer(bound, side, task.shards, sketching=task.moves, timing=task.latency is not None),
+            packing.PACKED_DDL,
+        )
         for side, frame in enumerate(frames)
     ]
     return (

@@ -1,5 +1,6 @@
 """Run one shard's micro-batch inside Spark's ``transformWithState``."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
@@ -10,12 +11,16 @@ import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
 
 from penstock.errors import StateError
+from penstock.operator.join import Join
+from penstock.policies.cpu.pacing import MARGIN
 from penstock.spark import cache
 from penstock.spark.books import books_of
-from penstock.spark.packing import unpacked
+from penstock.spark.packing import began, unpacked
 from penstock.spark.sharing import Sketch, shares
 from penstock.spark.state import Entry, Head, Store, play
 from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Bound, Engine, Task, archived, output, output_beside
+
+SLACK = 1.1  # by which the least time between micro-batches may grow each time
 
 
 class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without types
@@ -52,10 +57,11 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         judge = head.watermark if engine.bound.event_time is None else watermark
         entry = Entry(tuple(sides), _bar(judge), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
+        seconds = None if self.task.latency is None else _seconds(head, began(blobs), self.task.latency)
         beside = {}
         if ARCHIVE in self.task.wanted:
             beside[ARCHIVE] = archived(engine.bound, self.task.shard(identity), engine.arrived, sides)
-        return self._played(head, identity, engine, entry, beside)
+        return self._played(head, identity, engine, entry, beside, seconds)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -78,18 +84,28 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             return iter(())
         engine = self._resumed(head, identity)
         nothing = Entry(tuple(schema.empty_table() for schema in engine.bound.schemas), _bar(watermark))
-        return self._played(head, identity, engine, nothing, {})
+        seconds = None if self.task.latency is None else _seconds(head, None, self.task.latency)
+        return self._played(head, identity, engine, nothing, {}, seconds)
 
     def close(self) -> None:
         """Let go of nothing: what outlives a call is in the cache."""
 
     def _played(
-        self, head: Head, identity: int, engine: Engine, entry: Entry, beside: dict[int, pa.Table]
+        self,
+        head: Head,
+        identity: int,
+        engine: Engine,
+        entry: Entry,
+        beside: dict[int, pa.Table],
+        seconds: float | None,
     ) -> Iterator[pd.DataFrame]:
         """Push an entry through the engine and hand over what comes out, then write the state and the books."""
         now = _bar(head.watermark) + MILLISECOND
-        for joined in _ahead(play(engine, entry)):
+        for joined in _ahead(play(engine, entry, seconds)):
             yield from _frames(output(engine.bound, joined))
+        head.ended = time.time()
+        if isinstance(engine, Join):
+            entry = entry._replace(portions=engine.portions)
         ledger = engine.ledger()  # before a snapshot is taken: what was handed over is not part of it
         if LEDGER in self.task.wanted:
             shards = pa.array(np.full(ledger.num_rows, self.task.shard(identity), np.int32))
@@ -143,6 +159,21 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         head.arguments = today
         self.store.snapshot(head, engine)
         return engine
+
+
+def _seconds(head: Head, packed: float | None, latency: float) -> float:
+    """Return the seconds that a shard may be at work for its micro-batch, if rows are to be joined in time.
+
+    Half of the time is for rows to wait for the micro-batch before. Of the other half, Spark has had what passed
+    since the first row was packed, and will need what it needed at least between two micro-batches so far, from the
+    end of one join to the packing of the next; a quarter of the latency at most: that may be waiting for the trigger.
+    """
+    now = time.time()
+    packed = now if packed is None else min(packed, now)
+    if head.ended:
+        between = max(0.0, packed - head.ended)
+        head.between = min(between, head.between * SLACK) if head.between else between
+    return max(0.0, MARGIN * latency / 2 - (now - packed) - min(head.between, latency / 4))
 
 
 def _bar(watermark: int) -> int:

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from penstock.core.rng import GOLDEN
+from penstock.core.rng import placed
 from penstock.core.windows import Ints
 
-HIGH = np.uint64(33)
 MANY = 1 << 20  # no search for ids goes on longer than this for each shard
 SEED = 42  # of Spark's hash partitioning
 
 
 def shard_of(codes: Ints, shards: int) -> Ints:
-    """Return the shard of each key code (not by the bits that the core's tables use)."""
-    return ((codes.view(np.uint64) * GOLDEN >> HIGH) % np.uint64(shards)).astype(np.int64)
+    """Return the shard of each code of a key or an item."""
+    found: Ints = placed(codes.view(np.uint64), np.uint64(shards)).astype(np.int64)
+    return found
 
 
 def shard_ids(shards: int) -> list[int]:

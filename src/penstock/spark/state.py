@@ -10,7 +10,7 @@ budget and the rows in order.
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.operator import saving
+from penstock.operator.join import Join
 from penstock.spark import cache, frames
 from penstock.spark.sharing import Known
 from penstock.spark.task import Engine, Task
@@ -44,6 +45,8 @@ class Head:
     snapshot_bytes: int = 0
     log: list[int] = field(default_factory=list)  # pieces of each micro-batch since the snapshot
     log_bytes: int = 0
+    ended: float = 0.0  # when the last micro-batch was joined, by the clock on the wall; 0: there was none
+    between: float = 0.0  # seconds from there to the next one, at least
     format: int = frames.FORMAT
 
 
@@ -138,6 +141,7 @@ class Entry(NamedTuple):
     sides: tuple[pa.Table, ...]  # in order of time
     watermark: int
     share: tuple[Any, Any] | None = None  # the shard's (memory, split) from now on; None: as it was
+    portions: Sequence[Sequence[float | None]] = ()  # what was decided by the clock on the wall
 
     @property
     def nbytes(self) -> int:
@@ -147,7 +151,7 @@ class Entry(NamedTuple):
     def to_bytes(self) -> bytes:
         """Return it framed."""
         rows = {str(side): saving.to_ipc(table) for side, table in enumerate(self.sides)}
-        told = json.dumps({"watermark": self.watermark, "share": self.share})
+        told = json.dumps({"watermark": self.watermark, "share": self.share, "portions": self.portions})
         return frames.to_bytes({"told": told.encode(), **rows})
 
     @classmethod
@@ -158,12 +162,16 @@ class Entry(NamedTuple):
         return cls(tuple(saving.from_ipc(parts[str(side)]) for side in range(len(parts))), **told)
 
 
-def play(engine: Engine, entry: Entry) -> Iterator[pa.Table]:
+def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator[pa.Table]:
     """Push a micro-batch through an engine, in portions of time, and yield what comes out of each.
 
     The portions depend on nothing but the engine and the entry, so the log gives the same decisions again. They keep
-    what is under way small, however many pairs a micro-batch makes.
+    what is under way small, however many pairs a micro-batch makes. `seconds` is the time that the micro-batch may
+    take by the clock on the wall; what is decided by that is in the entry when it is played again.
     """
+    if isinstance(engine, Join):
+        engine.follow(entry.portions)
+        engine.begin_batch(seconds)
     if entry.share is not None:
         engine.resize(**dict(zip(("memory", "split"), entry.share, strict=True)))
     yield engine.watermark(entry.watermark)
@@ -182,6 +190,8 @@ def play(engine: Engine, entry: Entry) -> Iterator[pa.Table]:
         starts, came = ends, sum(ends) - done
         done += came
         size = min(max(came * PAIRS // max(joined.num_rows, 1), LEAST), MOST)
+    if isinstance(engine, Join):
+        engine.end_batch()
 
 
 def _whole(pieces: list[Any]) -> bytes:

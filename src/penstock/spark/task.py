@@ -1,22 +1,27 @@
 """What every shard of a join is told, and the shape of what it hands back."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.core.probing import BY_ITEMS, BY_TURNS, WHOLE
+from penstock.core.setjoin import Place
 from penstock.core.windows import Floats
 from penstock.operator import multijoin, saving, settings, several
 from penstock.operator.join import Join
 from penstock.operator.ledger import ledger_schema
 from penstock.operator.multijoin import MultiJoin
 from penstock.operator.settings import SIDES, budget
+from penstock.policies.cpu.controller import Cpu
 from penstock.policies.registry import lookup
 from penstock.spark.shards import shard_ids
 from penstock.spark.sharing import Pools
-from penstock.streams.times import Rows
+from penstock.streams.sets import Condition
+from penstock.streams.times import Rows, nanoseconds
 
 BESIDE = "__penstock_beside"  # null in joined rows; else a byte that says what it is, and its bytes:
 BOOK, LEDGER, ARCHIVE = 1, 2, 3  # the books of a shard, or rows as Arrow IPC: nested columns leave Python slowly
@@ -57,14 +62,34 @@ class Task:
 
     @property
     def waits(self) -> bool:
-        """Whether rows wait for the watermark: windows are in rows."""
+        """Whether rows wait for the watermark: windows are in rows, or a CPU budget needs rows in order."""
         window = self.arguments["window"]
-        return isinstance(window[0] if isinstance(window, tuple | list) else window, Rows)
+        return self.cpu is not None or isinstance(window[0] if isinstance(window, tuple | list) else window, Rows)
 
     @property
     def moves(self) -> bool:
         """Whether there is a budget that can move between shards."""
-        return self.arguments["memory"] is not None and self.shards > 1
+        divided = isinstance(self.arguments["on"], Condition)
+        return self.arguments["memory"] is not None and self.shards > 1 and not (divided or self.cpu)
+
+    @property
+    def cpu(self) -> Cpu | None:
+        """The CPU budget of all shards together."""
+        found = self.arguments.get("cpu")
+        return found if isinstance(found, Cpu) else None
+
+    @property
+    def latency(self) -> float | None:
+        """The seconds that rows may wait and be joined in; None: nobody said."""
+        latency = None if self.cpu is None else self.cpu.latency
+        return nanoseconds("latency", latency) / 10**9 if isinstance(latency, str | timedelta) else None
+
+    def place(self, shard: int) -> Place:
+        """Return how rows are divided, the number of a shard, and how many there are."""
+        on = self.arguments["on"]
+        if self.shards == 1 or not isinstance(on, Condition):
+            return WHOLE, 0, 1
+        return BY_ITEMS if on.index and on.name != "band" else BY_TURNS, shard, self.shards
 
     def pools(self, bound: Bound) -> Pools:
         """Return what there is to share out."""
@@ -84,7 +109,10 @@ class Task:
         """Return the arguments of one shard: its part of the budget, and lots of its own."""
         memory, split = self.budgets[shard]
         seed = self.arguments["seed"] * self.shards + shard if self.shards > 1 else self.arguments["seed"]
-        return {**self.arguments, "memory": memory, "split": split, "seed": seed}
+        told = {**self.arguments, "memory": memory, "split": split, "seed": seed}
+        if self.cpu is not None and self.cpu.comparisons_per_second is not None:
+            told["cpu"] = replace(self.cpu, comparisons_per_second=self.cpu.comparisons_per_second / self.shards)
+        return told
 
     def saved(self, shard: int) -> dict[str, Any]:
         """Return the arguments and columns of one shard as JSON, to be compared after a restart."""
@@ -102,7 +130,8 @@ class Task:
     def engine(self, shard: int) -> Engine:
         """Return a fresh engine for one shard."""
         left, right = self.schemas
-        return Join(schemas=(left, right), ledger=self.ledger, **self.arguments_of(shard))
+        place = self.place(shard)
+        return Join(schemas=(left, right), ledger=self.ledger, place=place, **self.arguments_of(shard))
 
     def changed(self, engine: Any, shard: int) -> Engine:
         """Return an engine with the arguments of today that goes on from the rows another holds."""

@@ -10,6 +10,7 @@ from penstock.errors import InputError
 from penstock.operator import several
 from penstock.spark import pipeline
 from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, ledger_columns, unpacked
+from penstock.streams.sets import Condition
 
 BATCH = "batch"  # the outputs' partition column: a micro-batch that is run again takes its own place
 
@@ -29,6 +30,9 @@ def write(
     frames, settings = made_of
     if archive is not None and isinstance(settings, several.Settings):
         raise InputError("archive", repr(archive), "joins of several streams are not refined: leave it None")
+    if archive is not None and (settings.cpu is not None or isinstance(settings.on, Condition)):
+        want = "joins on conditions or with a CPU budget are not refined: leave it None"
+        raise InputError("archive", repr(archive), want)
     raw, bound = pipeline.operator(frames, settings, wanted)
     schemas = {kind: (ledger_columns if kind == LEDGER else archive_schema)(bound) for kind in wanted}
     parts: list[tuple[str, Callable[[Any], Any]]] = []

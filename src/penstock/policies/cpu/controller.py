@@ -39,7 +39,7 @@ LEAST = 1e-3
 class Cpu:
     """A CPU budget: what ``pen.cpu`` returns."""
 
-    comparisons_per_second: float
+    comparisons_per_second: float | None
     method: str = "auto"
     basic_window: object = None
     every: object = None
@@ -50,9 +50,20 @@ class Cpu:
     combine: str = "max"
     update: float = 0.25
     over: str = "arrivals"
+    latency: object = None
+    share: float | None = None
 
     def __str__(self) -> str:
+        if self.latency is not None:
+            return f"cpu(latency {self.latency}, {self.method})"
+        if self.share is not None:
+            return f"cpu({self.share:.0%} of the time, {self.method})"
         return f"cpu({self.comparisons_per_second:g} comparisons a second, {self.method})"
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether the budget is by the clock on the wall."""
+        return self.comparisons_per_second is None
 
 
 @dataclass(frozen=True)

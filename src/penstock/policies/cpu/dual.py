@@ -9,12 +9,17 @@ from penstock.core.dual import (
     BEGAN,
     BUSY,
     CAME,
+    CAME_TO,
     CAPACITY,
+    COUNTED,
     KEYS,
     PARTNER,
     PATIENCE,
+    RATE,
     REAR,
+    SHARED,
     TIE,
+    TUNED,
     UPDATE,
     WORTH,
     Lanes,
@@ -59,34 +64,49 @@ class DualController:
         dials[BEGAN] = tick
         if np.isinf(elapsed) or not came.any():
             return
-        rate, used = came / elapsed, int(lanes.marks[KEYS])
-        seen = lanes.seen[:, :used]
-        chances = seen / np.maximum(seen.sum(axis=1, keepdims=True), 1e-300)
-        waits = max(0.0, dials[BUSY] - tick)
-        spare = 1.0 + (dials[PATIENCE] / 2 - waits) / elapsed  # half of the queue is for bursts
-        span = np.array(self.spans, np.float64)
+        dials[RATE : RATE + 2] = came / elapsed
+        if lanes.kind[COUNTED]:
+            waits, passed = dials[BUSY] - lanes.marks[CAME_TO : CAME_TO + 2].sum(), came.sum()
+        else:
+            waits, passed = dials[BUSY] - tick, elapsed
+        spare = 1.0 + (dials[PATIENCE] / 2 - max(0.0, waits)) / passed  # half of the queue is for bursts
+        self._choose(lanes, dials[CAPACITY] * spare)
+        used = int(lanes.marks[KEYS])
+        lanes.seen[:, :used] *= KEPT
+        lanes.was[:, :used] = lanes.seen[:, :used]
+
+    def retune(self, lanes: Lanes) -> None:
+        """Choose anew in the middle of a period, from what is known of the one before."""
+        if lanes.dials[RATE : RATE + 2].any():
+            self._choose(lanes, float(lanes.dials[CAPACITY]))
+
+    def _choose(self, lanes: Lanes, work: float) -> None:
+        """Set who enters and who is probed, if there is time for so much work a tick, or a row."""
+        dials, used = lanes.dials, int(lanes.marks[KEYS])
+        rate = dials[RATE : RATE + 2].copy()
+        dials[TUNED] = dials[CAPACITY]
+        seen, span = lanes.seen[:, :used], np.array(self.spans, np.float64)
         load = Load(
-            chances,
+            seen / np.maximum(seen.sum(axis=1, keepdims=True), 1e-300),
             np.ones(used),
-            share=came / came.sum(),
+            share=rate / rate.sum(),
             window=span if self.by_rows else rate * span,
-            probes=max(1e-9, dials[CAPACITY] * spare / rate.sum()),
+            probes=max(1e-9, work if lanes.kind[COUNTED] else work / rate.sum()),
             update=float(dials[UPDATE]),
             over_entered=self.over_entered,
+            room=float(lanes.limit[0] if lanes.limit[SHARED] else lanes.limit[:2].sum()),
         )
-        if load.probes >= 1.0 + load.update:
+        if load.probes >= 1.0 + load.update and load.memory >= 1.0:
             dials[[REAR, BAR, TIE]] = 0.0, -1.0, 1.0
         elif self.method in FULLY:
             self._fill_queue(lanes, load, rate)
         else:
             self._share_time(lanes, load)
-        seen *= KEPT
-        lanes.was[:, :used] = seen
 
     def _fill_queue(self, lanes: Lanes, load: Load, rate: Floats) -> None:
         """Let as many rows in as can be probed, those with the highest score."""
         dials, used = lanes.dials, load.keys.size
-        share = load.probes / (1.0 + load.update)
+        share = min(1.0, load.probes / (1.0 + load.update), load.memory)
         coming = (rate[:, None] * load.chances)[::-1]  # how often partners of a row come
         dials[REAR] = 0.0
         if self.method == "modular":
@@ -97,6 +117,8 @@ class DualController:
         elif self.method == "integrated":
             lanes.worth[:, :used] = coming * (load.window / np.maximum(rate, 1e-300))[:, None]  # how many will come
             scores = lanes.scores[: int(lanes.tally[CAME : CAME + 2].sum())]
+            if scores.size == 0:
+                return
             dials[BAR], dials[TIE] = speeds.bar_for(scores, np.full(scores.size, 1 / scores.size), share)
         else:
             dials[BAR], dials[TIE] = 0.0, share
@@ -109,7 +131,7 @@ class DualController:
         if self.method == "auto":
             price, part, promised = speeds.best_choice(few, few_held)
             enters = speeds.entering(load, price, part, held) > 0.5
-            if load.probes > load.update:
+            if load.probes > load.update and load.memory >= 1.0:
                 everybody = float(speeds.output_by_key(few, np.ones((1, *few.chances.shape)))[0])
                 if everybody >= promised * self._lasting(lanes, load, price, part):
                     enters[...] = True
@@ -117,7 +139,7 @@ class DualController:
             dials[[WORTH, BAR]] = 1.0, 0.5
             rear = 1.0 - load.probes + load.update * float((load.share[:, None] * load.chances * enters).sum())
         else:
-            share = self._front(few)
+            share = min(self._front(few), load.memory)
             dials[[BAR, TIE]] = (0.0, share) if share < 1.0 else (-1.0, 1.0)
             rear = 1.0 + load.update - load.probes / share
         dials[REAR] = min(1.0, max(0.0, rear))

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.core.windows import Floats
+from penstock.core.windows import Floats, Ints
 
 SPEEDS = 17  # that are tried
 PRICES, PARTS = 12, (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0)  # the same
 STICKY = 1.25
 ROUNDS = 16
+SIZES = 1100  # more than the powers of 2 in any chance
 FEW = 64  # keys that are looked at one by one; more are put together by their chances
 
 
@@ -28,6 +29,12 @@ class Load(NamedTuple):
     probes: float  # there is time for, for each row that comes
     update: float  # what a row that enters costs, in probes
     over_entered: bool  # windows are counted over the rows that entered
+    room: float = np.inf  # rows that may be held, over both sides
+
+    @property
+    def memory(self) -> float:
+        """The share of the rows in the windows that there is room for; more than 1: for all."""
+        return float(self.room / max(self.window.sum(), 1e-300))
 
 
 def classes(load: Load, held: Floats) -> tuple[Load, Floats]:
@@ -38,10 +45,23 @@ def classes(load: Load, held: Floats) -> tuple[Load, Floats]:
     if load.keys.size <= FEW:
         return load, held
     chances = load.chances
-    size = np.where(chances > 0, np.floor(np.log2(np.maximum(chances, 1e-300))), 1)
-    kinds, of, count = np.unique(np.vstack([size, held]), axis=1, return_inverse=True, return_counts=True)
-    sums = [np.bincount(of.ravel(), weights=side, minlength=count.size) for side in chances]
-    return load._replace(chances=np.array(sums), keys=count.astype(np.float64)), kinds[2]
+    size = np.where(chances > 0, np.floor(np.log2(np.maximum(chances, 1e-300))), 1).astype(np.int64)
+    words = ((size[0] + SIZES) * 2 * SIZES + size[1] + SIZES) * 2 + (held > 0)  # sorted like (size, size, held)
+    kinds, of, count = np.unique(words, return_inverse=True, return_counts=True)
+    sums = [np.bincount(of, weights=side, minlength=count.size) for side in chances]
+    return load._replace(chances=np.array(sums), keys=count.astype(np.float64)), (kinds % 2).astype(np.float64)
+
+
+def _alike(load: Load) -> tuple[Load, Ints]:
+    """Put keys together that are equally likely on both sides; returns the load, and the class of each key.
+
+    Most of many keys came once or twice: what is reckoned for one holds for all of them. O(keys log keys).
+    """
+    _, first, of, count = np.unique(
+        load.chances[0] + 1j * load.chances[1], return_index=True, return_inverse=True, return_counts=True
+    )
+    chances = load.chances[:, first] * count
+    return load._replace(chances=chances, keys=count.astype(np.float64)), of
 
 
 def tail(rows: Floats, chance: Floats, least: Floats) -> Floats:
@@ -231,15 +251,23 @@ def entering(load: Load, price: float, part: float, held: Floats) -> Floats:
 
     Cost: O(classes log classes).
     """
-    keys = worthwhile(load, price)
+    if load.keys.size > FEW and (load.keys == 1.0).all():
+        few, of = _alike(load)
+        keys = worthwhile(few, price)[:, of]
+    else:
+        keys = worthwhile(load, price)
     each = load.chances / load.keys
     gain = each.prod(axis=0) / np.maximum(load.share @ each, 1e-300) * np.where(held > 0, STICKY, 1.0)
     order = np.argsort(-gain, kind="stable")
     mass = (load.share[:, None] * load.chances * keys).sum(axis=0)[order]
     before = np.cumsum(mass) - mass
     room = part * load.probes / load.update
+    stored = (load.window[:, None] * load.chances * keys).sum(axis=0)[order]
+    stored_before = np.cumsum(stored) - stored
     share = np.empty(order.size)
     share[order] = np.clip((room - before) / np.maximum(mass, 1e-300), 0.0, 1.0)
+    fits = np.clip((load.room - stored_before) / np.maximum(stored, 1e-9), 0.0, 1.0)
+    share[order] = np.minimum(share[order], fits)
     return keys * share
 
 

@@ -1,0 +1,197 @@
+"""Turn a target on the clock on the wall into work that there is time for, from what work was measured to cost.
+
+The idea: a batch takes so many seconds for each of its rows, whatever is done with them, and so many for each
+comparison. Both are learned from portions of earlier rows, the latest counting most. A batch is joined in portions;
+before each, what is left of the time is shared out over the rows that are left. So a wrong guess is made good in the
+same batch.
+
+Nothing here reads a clock: whoever does tells the time. What was decided is told, portion by portion, and can be
+followed again, to the row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.core.windows import Floats
+
+MARGIN = 0.9  # of the target: the rest is for what cannot be foreseen
+FADE = 0.95  # how much of what was learned before a portion counts after it
+DOUBT = 0.05  # what both could explain is put down to comparisons
+RETURNED = 0.05  # of the last batch's time: who comes back sooner had rows waiting
+PORTIONS, SMALL = 16, 256  # portions of a batch, and the fewest rows in one
+FIRST, SECOND = 1, 64  # rows in the first two portions ever: one that loads what is compiled, and one to learn from
+TRIES = 2  # batches in a row that were late though nothing was compared, before it is said
+LEAST_COST = 1e-12  # seconds of a comparison
+# entries of `known`: sums over portions of rows², rows x work, work², rows x seconds, work x seconds; seconds of rows
+# before it is joined; when the last batch began and ended, and how far it came; seconds that rows are behind; rows a
+# second; the longest batch; batches that were late without work
+RR, RW, WW, RT, WT, BEFORE, BEGAN, ENDED, REACHED, BEHIND, RATE, SLOWEST, LATE = range(13)
+ENTRIES = 13
+
+
+class Portion(NamedTuple):
+    """What was decided for some rows, and how long they took."""
+
+    rows: int
+    work: float | None  # that they may cost together, or a tick; None: not known yet, so everything
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be kept: a batch's time in seconds, or the share of the time that the join is at work."""
+
+    latency: float | None = None
+    share: float | None = None
+    tick: float = 1.0  # seconds of a tick
+    live: bool = True  # whether time is that of clocks, so that rows can be seen to be behind
+
+
+class Pace:
+    """How fast a join goes."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.known = np.zeros(ENTRIES)
+        self.known[[BEGAN, ENDED, REACHED]] = np.nan
+        self.told: list[Portion] = []  # of this batch
+        self.script: list[Portion] = []  # to be followed instead
+        self.open = False
+        self.left = 0  # rows of this batch
+        self._deadline = np.inf
+        self._before = np.nan  # how far the batch before came
+        self._back, self._waited, self._passed = False, 0.0, np.nan  # whether it was just over; its time; since then
+        self._seconds: float | None = None
+
+    # --- a batch --------------------------------------------------------------------------------------------------
+
+    def begin(self, now: float, seconds: float | None = None) -> None:
+        """Begin a batch; `seconds` are those that it may take, if somebody knows."""
+        known, self.told, self.open, self.left = self.known, [], True, 0
+        took, waited = known[ENDED] - known[BEGAN], now - known[ENDED]
+        self._back = bool(waited < RETURNED * took)  # nothing is, of NaN
+        self._waited = float(took) if waited < took else 0.0
+        self._passed = now - known[BEGAN]
+        known[BEGAN], self._seconds = now, seconds
+        self._before = known[REACHED]
+
+    def expect(self, now: float, rows: int, reached: int) -> None:
+        """Say how many rows of the batch were read by now, and how far time has come with them."""
+        known = self.known
+        if not self.told:
+            self._set_deadline((reached - self._before) * self.target.tick)
+        known[REACHED] = reached if np.isnan(known[REACHED]) else max(reached, known[REACHED])
+        if self._knows:
+            took = (now - self.known[BEGAN]) / rows
+            self.known[BEFORE] = took if self.known[BEFORE] == 0.0 else (self.known[BEFORE] + took) / 2
+        self.left = max(self.left, rows)
+
+    def _set_deadline(self, passed: float) -> None:
+        """Say when the batch is to be over, given how many seconds later its rows are than those before.
+
+        Rows that came during the last batch had to wait for its end. Who comes back at once always has some: half of
+        the time is for that. If then the rows' time went on by less than the clock did, they fall behind.
+        """
+        known, seconds = self.known, self._seconds
+        behind = known[BEHIND] + self._passed - passed
+        known[BEHIND] = max(0.0, behind) if self._back and self.target.live else 0.0
+        if seconds is None and self.target.latency is not None:
+            whole = MARGIN * self.target.latency - known[BEHIND]
+            seconds = min(whole / 2 if self._back else whole, whole - self._waited)
+        self._deadline = np.inf if seconds is None else known[BEGAN] + max(0.0, seconds)
+
+    def portion(self, rows: int) -> int:
+        """Return how many of the rows that were read are joined at once."""
+        if self.script:
+            return self.script[0].rows
+        if not self._knows:
+            return min(rows, SECOND if self.known[RR] else FIRST)
+        return min(rows, max(SMALL, -(-max(rows, self.left) // PORTIONS)))
+
+    def grant(self, now: float, rows: int) -> float | None:
+        """Return the work for the next rows of the batch; None: everything, until it is known what work costs."""
+        if self.script:
+            return self.script[0].work
+        if not self._knows:
+            return None
+        row, work = self.costs
+        if self.target.share is not None:
+            spent = (row + self.known[BEFORE]) * self.known[RATE]
+            return float(max(0.0, MARGIN * self.target.share - spent) / work * self.target.tick)
+        spare = max(0.0, self._deadline - now - row * max(self.left, rows))
+        return float(spare / work * rows / max(self.left, rows))
+
+    def learn(self, portion: Portion, work: float) -> None:
+        """Take note of what some rows took, and the work that was done for them."""
+        if self.script:
+            portion = self.script.pop(0)
+        self.told.append(portion)
+        self.left = max(0, self.left - portion.rows)
+        known, rows = self.known, float(portion.rows)
+        if known[RR] == 0.0 and portion.rows == FIRST:
+            known[RR] = 1e-300  # what is compiled had to be loaded: that teaches nothing
+            return
+        known[: WT + 1] *= FADE
+        known[: WT + 1] += (
+            rows * rows, rows * work, work * work, rows * portion.seconds, work * portion.seconds
+        )  # fmt: skip
+
+    def end(self, now: float) -> float | None:
+        """End a batch; returns the latency that can be kept if the one asked for cannot, when that is clear."""
+        known, self.open = self.known, False
+        known[ENDED] = now
+        took, rows = now - known[BEGAN], sum(portion.rows for portion in self.told)
+        if not rows:
+            return None
+        self._note_rate(rows, (known[REACHED] - self._before) * self.target.tick)
+        if any(portion.work is None for portion in self.told):
+            return None
+        known[SLOWEST] = max(known[SLOWEST], took)
+        idle = sum(portion.work or 0.0 for portion in self.told) <= 0.0
+        late = self.target.latency is not None and took > MARGIN * self.target.latency / 2
+        known[LATE] = known[LATE] + 1 if idle and late else 0.0
+        return 2 * took / MARGIN if known[LATE] == TRIES else None
+
+    def _note_rate(self, rows: int, passed: float) -> None:
+        """Take note of how many rows come in a second."""
+        if passed > 0:
+            rate = rows / passed
+            self.known[RATE] = rate if self.known[RATE] == 0.0 else (self.known[RATE] + rate) / 2
+
+    # --- what is known --------------------------------------------------------------------------------------------
+
+    @property
+    def _knows(self) -> bool:
+        return bool(self.known[WW] > 0.0)
+
+    @property
+    def costs(self) -> tuple[float, float]:
+        """The seconds that a row takes, and those that a comparison does: least squares, none below 0."""
+        known = self.known
+        rows, work = known[RR] * (1 + DOUBT), known[WW]
+        scale = rows * work - known[RW] * known[RW]
+        if scale <= 0.0:
+            return 0.0, max(LEAST_COST, float(known[WT] / work))
+        row = (known[RT] * work - known[WT] * known[RW]) / scale
+        each = (known[WT] * rows - known[RT] * known[RW]) / scale
+        if row < 0.0:
+            row, each = 0.0, known[WT] / work
+        elif each < 0.0:
+            row, each = known[RT] / known[RR], LEAST_COST
+        return float(row), max(LEAST_COST, float(each))
+
+    @property
+    def slowest(self) -> float:
+        """The seconds of the longest batch so far, without those that had to learn first."""
+        return float(self.known[SLOWEST])
+
+    def follow(self, portions: Sequence[Sequence[float | None]]) -> None:
+        """Decide for the next rows what was decided once."""
+        self.script = [Portion(int(rows or 0), work, float(took or 0.0)) for rows, work, took in portions]
+
+    def restore(self, known: Floats) -> None:
+        """Go on from what was known."""
+        self.known = known

@@ -1,0 +1,94 @@
+"""A shard under a CPU budget decides by its clock once: rebuilt from its log it has decided the same."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pen
+from penstock.spark import processor
+from penstock.spark.state import Head
+from shard import Shard, task_of
+
+START = 1_700_000_000
+ROWS, BATCHES = 1200, 6
+
+
+def table(seed: int) -> pa.Table:
+    """Return twenty rows a second with sets and keys."""
+    rng = np.random.default_rng(seed)
+    count = ROWS * BATCHES
+    return pa.table(
+        {
+            "ts": pa.array((START * 10**6 + np.arange(count) * 50_000), pa.timestamp("us", "UTC")),
+            "k": rng.integers(0, 40, count),
+            "tags": pa.array([rng.integers(0, 20, 4).tolist() for _ in range(count)]),
+            "row": np.arange(count),
+        }
+    )
+
+
+TABLES = (table(1), table(2))
+
+
+def watermark(at: int) -> int | None:
+    """Return the watermark of a micro-batch in ms: a second behind the rows before it."""
+    return START * 1000 + at * ROWS * 50 - 1000 if at else None
+
+
+def fed(shard: Shard, at: int) -> list[str]:
+    first, second = (rows[at * ROWS : (at + 1) * ROWS] for rows in TABLES)
+    return shard.feed((first, second), watermark(at))
+
+
+@pytest.mark.parametrize("on", ["k", pen.overlap("tags", at_least=2, index=False)])
+def test_a_rebuilt_shard_knows_what_was_decided(on: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = tmp_path / "engines"
+    monkeypatch.setenv("PENSTOCK_ENGINES", str(engines))
+    monkeypatch.setattr(processor, "_seconds", lambda *_: 0.004)
+    schemas = (TABLES[0].schema, TABLES[1].schema)
+    task = task_of(schemas, on=on, cpu=pen.cpu(latency="60 seconds"))
+    shard = Shard(task)
+    came = 0
+    for at in range(BATCHES - 1):
+        came += len(fed(shard, at))
+        assert shard.books["pairs"] == came
+    known = shard.books
+    assert known["unprobed_left"] + known["shed_budget_left"] > 0
+    shutil.rmtree(engines)
+    again = Shard(task, before=shard)
+    more = len(fed(again, BATCHES - 1))
+    assert again.books["pairs"] == came + more
+    for name in ("unprobed_left", "shed_budget_left", "expired_left"):
+        assert again.books[name] >= known[name]
+    assert again.books["arrivals_left"] == ROWS * BATCHES
+
+
+def test_rows_wait_for_the_watermark_and_come_in_order() -> None:
+    schemas = (TABLES[0].schema, TABLES[1].schema)
+    shard = Shard(task_of(schemas, cpu=pen.cpu(comparisons_per_second=10**6)))
+    late = pa.concat_tables([TABLES[0][ROWS : ROWS + 20], TABLES[0][:20]])  # the second part comes a minute late
+    assert shard.feed((late, TABLES[1][:0])) == []
+    assert shard.books["live_left"] == 40
+    shard.feed((TABLES[0][:0], TABLES[1][ROWS : ROWS + 20]), watermark(3))
+    found = shard.feed((TABLES[0][20:25], TABLES[1][:0]), watermark(3))
+    exact = pen.join(TABLES[0][ROWS : ROWS + 20], TABLES[1][ROWS : ROWS + 20], on="k", time="ts", window="30 seconds")
+    assert len(found) == exact.num_rows > 0
+    assert shard.books["shed_late_left"] == 5
+
+
+def test_half_of_a_latency_is_for_waiting_and_some_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    head = Head({}, 1)
+    assert processor._seconds(head, 100.0, 4.0) == pytest.approx(1.8)
+    head.ended, now[0] = 101.0, 102.0  # Spark took half a second from there to the packing, and half since
+    assert processor._seconds(head, 101.5, 4.0) == pytest.approx(1.8 - 0.5 - 0.5)
+    head.ended, now[0] = 102.5, 109.0  # the trigger made it wait
+    assert processor._seconds(head, 109.0, 4.0) == pytest.approx(1.8 - 0.55)
+    head.between, head.ended = 3.0, 105.0
+    assert processor._seconds(head, 109.0, 4.0) == pytest.approx(1.8 - 1.0)
