@@ -9,7 +9,7 @@ row whose results came at chances p1 >= p2 >= ... adds the sum over all two of t
 seen with chance p_k. So it is reckoned on the way, with one number a row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,10 @@ from penstock.policies.memory.sample import lots
 from penstock.quality.books import Guess
 
 ROOM = 1 << 14  # rows of the sample, over all streams
-PORTION = 1 << 12  # rows that are taken at once
+PORTION, SHORTEST = 1 << 12, 1 << 4  # rows that are taken at once, at most and at least
 CHUNK = 1 << 15  # results that are counted at once
-MOST_CHUNKS = 4  # of a portion, before the sample is thinned out on the spot
+MANY, MOST_CHUNKS = 4, 16  # of a portion: to make them shorter; before the sample is thinned out on the spot
+DEAR, CHEAP = 64, 16  # results counted for each row that came: to sample less; while more can be sampled
 GRACE = 1 << 18  # so many results are counted before anything is saved
 PRECISE = 0.006  # a deviation, as a share of the results, that is fine enough
 FLOOR = 1 / 16  # no lower chance than that is chosen to save time
@@ -43,7 +44,7 @@ class Gauge:
         seed: for lots.
         combine: what makes one importance of those of (row, result); None: rows have none.
 
-    Cost: ROOM rows of keys, times and 40 bytes; some hundred thousand results at most for each portion.
+    Cost: ROOM rows of keys, times and 40 bytes; some dozens of results for each row that comes.
     """
 
     def __init__(self, chain: Chain, streams: int, seed: int, combine: Any = None) -> None:
@@ -52,21 +53,30 @@ class Gauge:
         self._number = [np.empty(0, np.int64) for _ in range(streams)]  # of sampled rows, ascending
         self._known = [np.empty((5, 0)) for _ in range(streams)]
         self._chance = np.ones(streams)
+        self._length = np.array([max(PORTION // 16, 1)], np.int64)  # of the next portion
         self._totals = np.zeros(5)
 
     def take(self, batch: Batch) -> None:
         """Count what the rows of a batch, whole groups, complete."""
-        for portion in portions(batch):
-            self._enter(portion)
-            for at, found in enumerate(self._chain.chunks(portion, CHUNK)):
-                self._count(found)
-                if at >= MOST_CHUNKS:
-                    self._chance *= LOWERED
-                    self._thin()
-            self._pace()
-            self._thin()
-            self._chain.sweep()
-            self._forget()
+        ends = np.append(np.flatnonzero(np.diff(batch.group)) + 1, batch.row.size)
+        begin = 0
+        while begin < batch.row.size:
+            end = int(ends[min(int(np.searchsorted(ends, begin + self._length[0])), ends.size - 1)])
+            self._take(batch.only(slice(begin, end)))
+            begin = end
+
+    def _take(self, portion: Batch) -> None:
+        self._enter(portion)
+        before = self._totals[COUNTED]
+        for at, found in enumerate(self._chain.chunks(portion, CHUNK)):
+            self._count(found)
+            if at >= MOST_CHUNKS:
+                self._chance *= LOWERED
+                self._thin()
+        self._pace(float(self._totals[COUNTED] - before), portion.row.size)
+        self._thin()
+        self._chain.sweep()
+        self._forget()
 
     def reorder(self, nests: Sequence[Sequence[int]]) -> None:
         """Go on with other loops."""
@@ -107,15 +117,22 @@ class Gauge:
             self._totals[total + 1] += float((known[WEIGHT] * through * (2 * known[owed] + part)).sum())
             known[owed] += part
 
-    def _pace(self) -> None:
-        """Sample less if there is no room, or the estimate is fine enough; and more while it is not and there is."""
-        totals = self._totals
+    def _pace(self, counted: float, rows: int) -> None:
+        """Sample less if there is no room, it costs much, or the estimate is fine enough; else more where it can be.
+
+        Portions get shorter where they bring many results: of their own rows all are in the sample.
+        """
+        longer = 2 if counted < CHUNK else 0.5 if counted > MANY * CHUNK else 1
+        self._length[0] = min(max(self._length[0] * longer, SHORTEST), PORTION)
+        totals, dear = self._totals, DEAR * rows + CHUNK
         fine = totals[COUNTED] > GRACE and totals[VARIANCE] <= (PRECISE * totals[RESULTS]) ** 2
         for s, known in enumerate(self._known):
             staying = int((known[LOT] < self._chance[s]).sum())
             if fine:
                 self._chance[s] = min(self._chance[s], max(FLOOR, self._chance[s] * LOWERED))
-            elif 2 * staying < self._room:
+            elif counted > dear:
+                self._chance[s] *= (dear / counted) ** (1 / (len(self._known) - 1))
+            elif 2 * staying < self._room and counted < CHEAP * rows + CHUNK / 2:
                 self._chance[s] = min(1.0, self._chance[s] * RAISED)
             while staying > self._room:
                 self._chance[s] *= self._room / staying * 0.9
@@ -157,7 +174,7 @@ class Gauge:
         state = {f"chain.{name}": array for name, array in self._chain.arrays().items()}
         for s, (number, known) in enumerate(zip(self._number, self._known, strict=True)):
             state |= {f"number.{s}": number, f"known.{s}": known}
-        return state | {"chance": self._chance, "totals": self._totals}
+        return state | {"chance": self._chance, "totals": self._totals, "length": self._length}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Go on from what ``arrays`` returned."""
@@ -167,14 +184,4 @@ class Gauge:
         streams = range(len(self._number))
         self._number = [arrays[f"number.{s}"] for s in streams]
         self._known = [arrays[f"known.{s}"] for s in streams]
-        self._chance, self._totals = arrays["chance"], arrays["totals"]
-
-
-def portions(batch: Batch) -> Iterator[Batch]:
-    """Cut a batch into portions of whole groups."""
-    ends = np.append(np.flatnonzero(np.diff(batch.group)) + 1, batch.row.size)
-    begin = 0
-    while begin < batch.row.size:
-        end = int(ends[min(int(np.searchsorted(ends, begin + PORTION)), ends.size - 1)])
-        yield batch.only(slice(begin, end))
-        begin = end
+        self._chance, self._totals, self._length = arrays["chance"], arrays["totals"], arrays["length"]
