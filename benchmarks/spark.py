@@ -137,7 +137,14 @@ def played(
         query = writer.trigger(availableNow=True).start()
         if not query.awaitTermination(LIMIT):
             query.stop()
-            return {"seconds": LIMIT, "rows": rows_in(folder), "result": None, "stopped": True}
+            held = max(map(held_rows, query.recentProgress), default=0)
+            return {
+                "seconds": LIMIT,
+                "rows": rows_in(folder),
+                "held_rows": held,
+                "result": None,
+                "stopped": True,
+            }
         ours = "penstock" in str(query.lastProgress.observedMetrics)
         state = state_bytes(spark, checkpoint, query.lastProgress.batchId) if ours and check else None
     progress = query.recentProgress

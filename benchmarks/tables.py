@@ -289,7 +289,7 @@ def multiway_spark_table(cases: dict[str, Any]) -> str:
         speeds = [run["rows"] / run["seconds"] for run in (once, cascade)]
         less = "< " if cascade.get("stopped") else ""
         more = "> " if cascade.get("stopped") else ""
-        held = f"{cascade['held_rows']:,}" if "held_rows" in cascade else "not done"
+        held = f"{more}{cascade['held_rows']:,}"
         rows.append(
             [
                 f"{case['keys']:,} keys, window {case['window']:,} ms",
