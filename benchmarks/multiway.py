@@ -8,7 +8,8 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from itertools import permutations
+from dataclasses import replace
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from benchmarks import tables
 from penstock.engine.multijoin import run
 from penstock.operator.ordering import Ordered
 from penstock.operator.several import Bound, Settings
+from penstock.planner.statistics import Stream
 from penstock.report.papers.golab2003 import ALIKE, ONE_FAST, TABLE_5
 from penstock.report.papers.several import Drawn, batches, shortest
 
@@ -30,9 +32,11 @@ TICKS = 12_000
 EQUAL = ALIKE[:4]
 INTERVALS = (1, 2, 5, 10, 20, 30, 50)
 FOUR_WAY = {"sparse": (20_000, 10_000), "dense": (2_000, 2_000)}  # keys, window
-ROWS = SPARK_ROWS = 200_000  # of each stream
-SPARK_FILES = 4  # micro-batches
-KEPT = ("seconds", "rows", "state_rows", "state_bytes", "result", "stopped")  # of a run on Spark
+ROWS = 200_000  # of each stream
+SPARK_ROWS = 500_000
+SPARK_FILES = 4  # micro-batches, of 500,000 rows, as those of joins of two
+KEPT = ("seconds", "rows", "held_rows", "state_bytes", "result", "stopped")  # of a run on Spark
+SETTINGS = 40  # drawn, in which GENERAL LAZY is compared with the others
 NAMES = "abcd"
 WINDOW, CHANGE, END = 100, 1000, 4000  # when one stream becomes faster
 SHED = {3: 50, 4: 200}  # streams: keys, Zipf 1, ranks shuffled on each stream
@@ -90,7 +94,49 @@ def measure_intervals() -> dict[str, Any]:
         ways = {name: fast.loops(every, index="none", algorithm=name) for name in ("naive", "lazy", "general")}
         times = shortest(ways, REPEATS)
         algorithms[every] = {name: {"seconds": times[name], "compared": ways[name].compared} for name in ways}
-    return {"rates": rates, "algorithms": algorithms}
+    return {"rates": rates, "algorithms": algorithms, "best": best_intervals(), "drawn": measure_general()}
+
+
+def best_intervals() -> dict[str, dict[str, int]]:
+    """Return the best interval by the paper's cost model, and if each expiration also looks into every bucket."""
+    found = {}
+    for buckets in (1, 2, 10, 30):
+        streams = [replace(stream, buckets=buckets) for stream in EQUAL]
+        costs = {
+            every: pen.plan(streams, join="hash", evaluation=pen.every(every), algorithm="lazy").cost
+            for every in range(1, INTERVALS[-1] + 1)
+        }
+        looking = {every: cost + len(streams) * buckets / every for every, cost in costs.items()}
+        found[str(buckets)] = {
+            name: min(by, key=lambda every, by=by: by[every]) for name, by in (("model", costs), ("buckets", looking))
+        }
+    return found
+
+
+def measure_general() -> list[dict[str, Any]]:
+    """Count the comparisons of GENERAL LAZY, LAZY and NAIVE in settings drawn at random."""
+    found = []
+    for seed in range(SETTINGS):
+        rng = np.random.default_rng(seed)
+        streams = [
+            Stream(
+                f"S{at + 1}",
+                rate=round(10 ** rng.uniform(0, 1)),
+                window=int(10 ** rng.uniform(1, 2)),
+                distinct=int(10 ** rng.uniform(1, 2.3)),
+            )
+            for at in range(int(rng.integers(3, 5)))
+        ]
+        longest = max(stream.window for stream in streams)
+        drawn = Drawn(streams, int(4 * longest * sum(stream.rate for stream in streams)))
+        for index, every in product(("none", 5), (5, 50)):
+            compared = {}
+            for name in ("naive", "lazy", "general"):
+                loops = drawn.loops(every, index=index, algorithm=name)
+                loops.seconds()
+                compared[name] = loops.compared
+            found.append({"seed": seed, "index": index, "every": every, "compared": compared})
+    return found
 
 
 def cascade(rows: Mapping[str, pa.Table], window: int) -> tuple[int, int]:
@@ -106,6 +152,18 @@ def cascade(rows: Mapping[str, pa.Table], window: int) -> tuple[int, int]:
         so_far = so_far.filter(pc.less(pc.subtract(ts, least), window)).sort_by("ts")
         between += so_far.num_rows
     return so_far.num_rows, between - so_far.num_rows
+
+
+def held_in_cascade(rows: Mapping[str, pa.Table], window: int) -> int:
+    """Return how many rows the windows of joins of two, one after the other, hold in the end."""
+    names = list(rows)
+    so_far, held = rows[names[0]], 0
+    for name in names[1:]:
+        joined = pen.run(so_far, rows[name], on="key", time="ts", window=window)
+        held += joined.report.memory_rows
+        ts = pc.max_element_wise(joined.table["ts_left"], joined.table["ts_right"])
+        so_far = pa.table({"ts": ts, "key": joined.table["key"]}).sort_by("ts")
+    return int(held)
 
 
 def measure_four_way() -> dict[str, Any]:
@@ -133,6 +191,7 @@ def measure_four_way() -> dict[str, Any]:
             "window": window,
             "results": results,
             "intermediate": between,
+            "held": {"at once": joined.report.memory_rows, "cascade": held_in_cascade(rows, window)},
             "seconds": seconds,
         }
     return found
@@ -222,31 +281,42 @@ def measure_adaptation() -> dict[str, Any]:
 
 
 def measure_shedding() -> list[dict[str, Any]]:
-    """Count what each policy finds of three and of four streams with a quarter of the memory."""
+    """Count what each policy finds of three and of four streams with a quarter of the memory, and how recall is told.
+
+    All join on one key, or each with the next one on a key of their own.
+    """
     found = []
-    for n, keys in SHED.items():
+    for (n, keys), chained in product(SHED.items(), (False, True)):
         rng = np.random.default_rng(1)
         chances = 1 / np.arange(1, keys + 1)
         rows = {}
-        for name in "abcd"[:n]:
-            drawn = rng.choice(rng.permutation(keys), SHED_ROWS, p=chances / chances.sum())
-            rows[name] = pa.table({"ts": np.arange(SHED_ROWS), "key": drawn})
-        how: dict[str, Any] = {"on": "key", "time": "ts", "windows": SHED_WINDOW}
-        memory = n * SHED_WINDOW // SHED_SHARE
-        results, seconds = {}, {}
+        for name in NAMES[:n]:
+            drawn = {
+                column: rng.choice(rng.permutation(keys), SHED_ROWS, p=chances / chances.sum())
+                for column in (("key", "next") if chained else ("key",))
+            }
+            rows[name] = pa.table({"ts": np.arange(SHED_ROWS), **drawn})
+        graph = dict.fromkeys(pairwise(NAMES[:n]), ("next", "key"))
+        window = SHED_WINDOW // 4 if chained else SHED_WINDOW
+        how: dict[str, Any] = {"on": graph if chained else "key", "time": "ts", "windows": window}
+        memory = n * window // SHED_SHARE
+        results, seconds, recall = {}, {}, {}
         for policy in ("exact", "prob", "oldest", "rand"):
             budget = {} if policy == "exact" else {"memory": memory, "policy": policy}
             begin = time.process_time()
-            results[policy] = pen.run(rows, **how, **budget).report.results
+            report = pen.run(rows, **how, **budget).report
+            results[policy], recall[policy] = report.results, report.recall
             seconds[policy] = time.process_time() - begin
         found.append(
             {
                 "streams": n,
+                "graph": chained,
                 "rows": SHED_ROWS,
                 "keys": keys,
-                "window": SHED_WINDOW,
+                "window": window,
                 "memory": memory,
                 "results": results,
+                "recall": recall,
                 "seconds": seconds,
             }
         )

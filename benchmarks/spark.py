@@ -31,6 +31,7 @@ import penstock as pen
 from benchmarks import loops
 from benchmarks.cases import Case
 from penstock.spark import java, live
+from penstock.spark.books import reports_in
 from penstock.spark.shards import shard_of
 from penstock.spark.sharing import Known, Pools, Sketch, shares
 from penstock.streams.keys import Coder
@@ -136,7 +137,14 @@ def played(
         query = writer.trigger(availableNow=True).start()
         if not query.awaitTermination(LIMIT):
             query.stop()
-            return {"seconds": LIMIT, "rows": rows_in(folder), "result": None, "stopped": True}
+            held = max(map(held_rows, query.recentProgress), default=0)
+            return {
+                "seconds": LIMIT,
+                "rows": rows_in(folder),
+                "held_rows": held,
+                "result": None,
+                "stopped": True,
+            }
         ours = "penstock" in str(query.lastProgress.observedMetrics)
         state = state_bytes(spark, checkpoint, query.lastProgress.batchId) if ours and check else None
     progress = query.recentProgress
@@ -152,11 +160,20 @@ def played(
         "rows": sum(one.numInputRows for one in steady),
         "batch": float(np.median([one.durationMs["triggerExecution"] / 1000 for one in steady if one.numInputRows])),
         "state_rows": sum(one.numRowsTotal for one in operators),
+        "held_rows": max(map(held_rows, progress)),
         "state_bytes": state if state is not None else sum(one.memoryUsedBytes for one in operators),
         "worker_bytes": peak.bytes,
         "result": result,
         "report": pen.report(query).to_dict() if ours else None,
     }
+
+
+def held_rows(progress: Any) -> int:
+    """Return how many rows the windows of all joins held after a micro-batch."""
+    reports = reports_in(progress)
+    if reports:
+        return sum(int(report.memory_rows) for report in reports)
+    return sum(operator.numRowsTotal for operator in progress.stateOperators)
 
 
 def rows_in(folder: Path) -> int:

@@ -219,6 +219,15 @@ def multiway_table(results: dict[str, Any]) -> str:
         for index, by in rates.items()
     ]
     parts.append(table("10³ rows/s, lazy, τ =", list(rates["none"]), rows))
+    best = results["intervals"]["best"]
+    measured = [rates["none" if buckets == "1" else buckets] for buckets in best]
+    rows = [
+        ["measured", *(max(by, key=by.__getitem__) for by in measured)],
+        ["by the paper's cost model", *(str(by["model"]) for by in best.values())],
+        ["with an access to every bucket when old tuples leave", *(str(by["buckets"]) for by in best.values())],
+    ]
+    heads = ["nested loop" if buckets == "1" else f"{buckets} buckets" for buckets in best]
+    parts.append(table("best τ", heads, rows))
     algorithms = results["intervals"]["algorithms"]
     rows = [
         [
@@ -228,6 +237,7 @@ def multiway_table(results: dict[str, Any]) -> str:
         for name in ("naive", "lazy", "general")
     ]
     parts.append(table("comparisons and time, one fast stream", [f"τ = {every}" for every in algorithms], rows))
+    parts.append(general_table(results["intervals"]["drawn"]))
     adaptation = results["adaptation"]
     best, adapting = adaptation["best"], adaptation["adapting"]
     rows = [
@@ -244,24 +254,49 @@ def multiway_table(results: dict[str, Any]) -> str:
             f"{case['rows'] / case['seconds']['cascade'] / 1e6:.1f} M rows/s",
             f"{case['seconds']['cascade'] / case['seconds']['at once']:.1f}x",
             f"{case['intermediate']:,}",
+            f"{case['held']['at once']:,}",
+            f"{case['held']['cascade']:,}",
         ]
         for case in results["four_way"].values()
     ]
     head = ["results", "at once", "cascade", "cascade / at once, time", "intermediate rows of the cascade"]
+    head += ["rows held, at once", "rows held, cascade"]
     parts.append(table("four streams, Arrow in and out", head, rows))
     if "spark" in results:
         parts.append(multiway_spark_table(results["spark"]))
     policies = ("exact", "prob", "oldest", "rand")
     rows = [
         [
-            f"{case['streams']} streams, {case['keys']} keys",
+            f"{case['streams']} streams, {case['keys']} keys{', a chain' if case['graph'] else ''}",
             *(f"{case['results'][policy]:,}" for policy in policies),
             f"{case['results']['prob'] / case['results']['rand']:.1f}x",
+            f"{case['results']['prob'] / case['results']['exact']:.1%}",
+            f"{case['recall']['prob'][0]:.1%}-{case['recall']['prob'][2]:.1%}",
         ]
         for case in results["shedding"]
     ]
-    parts.append(table("results with a quarter of the memory, Zipf 1", [*policies, "prob / rand"], rows))
+    head = [*policies, "prob / rand", "recall of prob", "as reported"]
+    parts.append(table("results with a quarter of the memory, Zipf 1", head, rows))
     return "\n\n".join(parts)
+
+
+def general_table(cases: list[dict[str, Any]]) -> str:
+    """Return what GENERAL LAZY compares in settings drawn at random, beside LAZY and NAIVE."""
+    rows = []
+    for index in ("none", 5):
+        compared = [case["compared"] for case in cases if case["index"] == index]
+        ratios = [[one["general"] / one[other] for one in compared] for other in ("lazy", "naive")]
+        better = [one["general"] / min(one["lazy"], one["naive"]) for one in compared]
+        rows.append(
+            [
+                "nested loop" if index == "none" else f"hash, {index} buckets",
+                f"{len(compared)}",
+                *(f"{min(by):.2f}x to {max(by):.2f}x" for by in ratios),
+                f"{sum(ratio > 1.01 for ratio in better)}, by {max(better):.2f}x at most",
+            ]
+        )
+    head = ["settings", "`general` / `lazy`", "`general` / `naive`", "worse than the better one by over 1 %"]
+    return table("comparisons, streams drawn at random", head, rows)
 
 
 def multiway_spark_table(cases: dict[str, Any]) -> str:
@@ -272,7 +307,7 @@ def multiway_spark_table(cases: dict[str, Any]) -> str:
         speeds = [run["rows"] / run["seconds"] for run in (once, cascade)]
         less = "< " if cascade.get("stopped") else ""
         more = "> " if cascade.get("stopped") else ""
-        state = f"{cascade['state_bytes'] / 1e6:,.1f} MB" if "state_bytes" in cascade else "not done"
+        held = f"{more}{cascade['held_rows']:,}"
         rows.append(
             [
                 f"{case['keys']:,} keys, window {case['window']:,} ms",
@@ -280,11 +315,11 @@ def multiway_spark_table(cases: dict[str, Any]) -> str:
                 f"{speeds[0]:,.0f} rows/s",
                 f"{less}{speeds[1]:,.0f} rows/s",
                 f"{more}{speeds[0] / speeds[1]:.1f}x",
-                f"{once['state_bytes'] / 1e6:,.1f} MB",
-                state,
+                f"{once['held_rows']:,}",
+                held,
             ]
         )
-    head = ["results", "at once", "Spark's cascade", "at once / cascade", "state, at once", "state, cascade"]
+    head = ["results", "at once", "Spark's cascade", "at once / cascade", "rows held, at once", "rows held, cascade"]
     return table("four streams on Spark", head, rows)
 
 

@@ -180,29 +180,122 @@ def share(windows: Sequence[Window], mine: int) -> float:
     return total
 
 
+COMBINE: dict[str, Callable[[float, float], float]] = {
+    "min": min,
+    "max": max,
+    "sum": operator.add,
+    "mean": operator.add,  # a share of the sum
+    "product": operator.mul,
+}
+
+
+class Counted:
+    """Who came so far on each stream and with what weight, and how many partners a row can expect.
+
+    Parameters:
+        tree: edges that span the streams; None: all have one key.
+        values: the importance of each row of each stream; None: all alike.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Sequence[Row]],
+        tree: Sequence[Edge] | None,
+        values: Sequence[Sequence[float]] | None,
+        combine: str,
+    ) -> None:
+        self.streams, self.values, self.combine = streams, values, COMBINE[combine]
+        n = len(streams)
+        self.one_key = tree is None
+        ends = [Edge(a, 0, b, 0) for a in range(n) for b in range(n) if a != b]
+        if tree is not None:
+            ends = [end for e in tree for end in (e, Edge(e.other, e.theirs, e.one, e.mine, e.how))]
+        self.ends = [[end for end in ends if end.one == s] for s in range(n)]
+        self.came: list[tuple[int, int, float]] = []
+        self._known: dict[tuple[int, int, Edge, int], tuple[float, float]] = {}
+
+    def add(self, s: int, row: int, weight: float) -> None:
+        self.came.append((s, row, weight))
+
+    def own(self, s: int, row: int) -> float:
+        return 1.0 if self.values is None else self.values[s][row]
+
+    def along(self, s: int, row: int, end: Edge, until: int) -> tuple[float, float]:
+        """Return how many partial results the first rows that came have behind an edge of a row, and the worth."""
+        mine = self.streams[s][row].keys[end.mine]
+        count = paid = 0.0
+        for number, (t, other, weight) in enumerate(self.came[:until]):
+            if t != end.other or (end.how == "=" and self.streams[t][other].keys[end.theirs] != mine):
+                continue
+            further, value = 1.0, self.own(t, other)
+            if not self.one_key:
+                if (t, other, end, number) not in self._known:
+                    self._known[t, other, end, number] = self.expected(t, other, number, end.one)
+                further, value = self._known[t, other, end, number]
+            count += weight * further
+            paid += weight * value
+        return count, paid
+
+    def expected(self, s: int, row: int, until: int, but: int | None = None) -> tuple[float, float]:
+        """Return the same over all edges of a row, but the one to some stream."""
+        count, value = 1.0, self.own(s, row)
+        for end in self.ends[s]:
+            if end.other != but:
+                came, paid = self.along(s, row, end, until)
+                if came == 0:
+                    return 0.0, 0.0
+                count *= came
+                if self.values is not None:
+                    value = self.combine(value, paid / came)
+        return count, count * value
+
+    def behind(self, s: int, end: Edge) -> int:
+        """Return how many streams there are on the far side of an edge of a tree."""
+        return 1 + sum(self.behind(e.one, e) for e in self.ends[end.other] if e.other != s)
+
+    def orders(self, s: int, before: int | None = None) -> int:
+        """Return in how many times more orders rows can come than are counted: nobody with those that come later."""
+        if self.one_key:
+            return 1
+        return math.prod(
+            self.behind(s, end) * self.orders(end.other, s) for end in self.ends[s] if end.other != before
+        )
+
+
 def within_budget(
-    streams: Sequence[Sequence[Row]], windows: Sequence[Window], memory: int, policy: str, life: int
+    streams: Sequence[Sequence[Row]],
+    windows: Sequence[Window],
+    memory: int,
+    policy: str,
+    life: int,
+    *,
+    edges: Sequence[Edge] | None = None,
+    tree: Sequence[Edge] | None = None,
+    values: Sequence[Sequence[float]] | None = None,
+    combine: str = "min",
 ) -> Bounded:
-    """Play a join on one common key inside a budget, tick by tick, trying every combination of rows in memory.
+    """Play a join inside a budget, tick by tick, trying every combination of rows in memory.
 
     Parameters:
         policy: "prob" or "oldest".
         life: half-life of an arrival in ticks, or in rows of all streams if all windows are in rows; 0: none.
+        edges: of a join graph; None: all streams have one key. Those in `tree` span it.
+        values: the importance of each row of each stream; None: all alike.
     """
     n = len(streams)
-    seen: list[dict[object, float]] = [{} for _ in range(n)]
+    counted = Counted(streams, tree, values, combine)
     held: list[Held] = []
     found, shed = [], []
     in_rows = all(window.by_rows for window in windows)
+    edges = [Edge(0, 0, other, 0) for other in range(1, n)] if edges is None else edges
+
+    used = {end for e in edges for end in ((e.one, e.mine), (e.other, e.theirs))}
 
     def worth(one: Held) -> float:
         if policy == "oldest":
             return 0.0
-        key, product = streams[one.stream][one.row].keys[0], share(windows, one.stream)
-        for other in range(n):
-            if other != one.stream:
-                product *= seen[other].get(key, 0.0)
-        return product
+        factor = share(windows, one.stream) * counted.orders(one.stream)
+        return factor * counted.expected(one.stream, one.row, len(counted.came))[1]
 
     for now in sorted({row.ts for stream in streams for row in stream}):
         clock = sum(row.ts <= now for stream in streams for row in stream) if in_rows else now
@@ -210,17 +303,17 @@ def within_budget(
             Held(now, s, at)
             for s, stream in enumerate(streams)
             for at, row in enumerate(stream)
-            if row.ts == now and row.keys[0] is not None
+            if row.ts == now and all(row.keys[key] is not None for one, key in used if one == s)
         ]
         for one in fresh:
-            key = streams[one.stream][one.row].keys[0]
-            seen[one.stream][key] = seen[one.stream].get(key, 0.0) + (2.0 ** (clock / life) if life else 1.0)
+            counted.add(one.stream, one.row, 2.0 ** (clock / life) if life else 1.0)
         held += fresh
         came = [[row for row in stream if row.ts <= now] for stream in streams]
         able = [h for h in held if alive(came[h.stream], streams[h.stream][h.row], windows[h.stream], now)]
         for mine in product(*([h for h in able if h.stream == s] for s in range(n))):
-            keys = {streams[h.stream][h.row].keys[0] for h in mine}
-            if len(keys) == 1 and any(h in fresh for h in mine):
+            rows = [streams[h.stream][h.row] for h in mine]
+            joined = all(HOW[e.how](rows[e.one].keys[e.mine], rows[e.other].keys[e.theirs]) for e in edges)
+            if joined and any(h in fresh for h in mine):
                 found.append(tuple(h.row for h in mine))
         held = [
             h

@@ -1,6 +1,6 @@
 """Small random streams for joins of several, and their rows as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -54,6 +54,15 @@ def results(table: pa.Table, n: int) -> list[tuple[int, ...]]:
 
 def common(n: int) -> list[Edge]:
     return [Edge(one, 0, other, 0) for one, other in combinations(range(n), 2)]
+
+
+def column_edges(graph: Mapping[tuple[str, str], Any]) -> list[Edge]:
+    found = []
+    for (one, other), columns in graph.items():
+        for part in columns if isinstance(columns, list) else [columns]:
+            mine, *how, theirs = (part, part) if isinstance(part, str) else part
+            found.append(Edge(NAMES.index(one), int(mine[-1]), NAMES.index(other), int(theirs[-1]), *how))
+    return found
 
 
 def random_tables(n: int, rows: int, keys: int, seed: int = 0) -> dict[str, pa.Table]:

@@ -879,6 +879,8 @@ def multijoin(  # noqa: PLR0913 - one front door
     algorithm: str = "auto",
     memory: Any = None,
     policy: Any = "auto",
+    importance: Any = None,
+    combine: str = "min",
     shards: int | None = None,
     seed: int = 0,
     cross: bool = False,
@@ -904,8 +906,12 @@ def multijoin(  # noqa: PLR0913 - one front door
         algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
         memory: rows kept over all windows together; "512MB" (Arrow bytes plus 96 a row); None: exact.
         policy: "auto" or "prob": a row is worth the complete results that it can expect, the product of how often its
-            key comes on each other stream; it needs a key common to all. "oldest", "rand"; or an object made by
-            ``penstock.policy``, with ``statistics="decayed"`` or "history" and ``half_life`` for "prob".
+            key comes on each other stream; along a join graph, of how many partial results come behind each edge.
+            "oldest", "rand"; or an object made by ``penstock.policy``, with ``statistics="decayed"`` or "history" and
+            ``half_life`` for "prob".
+        importance: a column of numbers, at least 0, or one for each stream by name: a row is then worth the
+            importance of the results that it can expect. Results get a column `importance`.
+        combine: how the importances of a result's rows become one: "min", "sum", "product", "max" or "mean".
         shards: on Spark, how many parts the keys are divided into, each with an equal part of the memory; default
             ``spark.sql.shuffle.partitions``. Without a key common to all, and with windows in rows, there is one.
         seed: for "rand".

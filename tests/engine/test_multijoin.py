@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pen
-from multiway import HOW, Edge, Row, Window, all_results
+from multiway import HOW, Row, Window, all_results
 from penstock.core import chain
-from penstock.core.rings import Batch
 from penstock.engine.multijoin import run
 from penstock.errors import (
     BudgetError,
@@ -31,7 +30,7 @@ from penstock.operator.ordering import WORTH, Ordered
 from penstock.operator.several import Bound, Settings
 from penstock.report.papers.several import batches
 from penstock.streams.keys import Coder
-from several import NAMES, common, random_tables, results, spans, streams, tables
+from several import NAMES, column_edges, common, random_tables, results, spans, streams, tables
 
 LAZY = [pen.every(1), pen.every(3), pen.every(50)]
 WAYS = [  # evaluation, algorithm
@@ -101,15 +100,6 @@ GRAPHS: dict[str, dict[tuple[str, str], Any]] = {
     "hybrid": {("a", "b"): ["key0", ("key1", "<=", "key1")], ("b", "c"): ("key1", ">", "key0"), ("c", "d"): "key1"},
     "two keys": {("a", "b"): ["key0", "key1"], ("b", "c"): "key0", ("c", "d"): ("key0", "key1")},
 }
-
-
-def column_edges(graph: Mapping[tuple[str, str], Any]) -> list[Edge]:
-    found = []
-    for (one, other), columns in graph.items():
-        for part in columns if isinstance(columns, list) else [columns]:
-            mine, *how, theirs = (part, part) if isinstance(part, str) else part
-            found.append(Edge(NAMES.index(one), int(mine[-1]), NAMES.index(other), int(theirs[-1]), *how))
-    return found
 
 
 @settings(max_examples=100, deadline=None)
@@ -228,7 +218,7 @@ def test_windows_hold_no_more_than_they_must() -> None:
     for batch in batches(bound, given):
         for tick in np.unique(batch.ts):
             rows = batch.ts == tick
-            assert windows.push(Batch(*(column[rows] for column in batch))).shape == (3, 0)
+            assert windows.push(batch.only(rows)).shape == (3, 0)
             assert max(windows.held()) <= 10 * 12
 
 
@@ -308,7 +298,7 @@ def test_changing_the_order_changes_no_result(data: st.DataObject, drawn: list[l
     for batch in batches(bound, given):
         for tick in np.unique(batch.ts):
             loops.reorder([list(data.draw(st.permutations(range(n)))) for _ in range(n)])
-            part = loops.push(Batch(*(column[batch.ts == tick] for column in batch)))
+            part = loops.push(batch.only(batch.ts == tick))
             found += list(zip(*part.tolist(), strict=True))
     assert all_results(drawn, windows, common(n)) == sorted(found)
 
@@ -385,7 +375,9 @@ def test_no_rows_at_all() -> None:
         ({"memory": 0}, BudgetError, "memory"),
         ({"memory": "5 cups"}, BudgetError, "memory"),
         ({"policy": "life"}, PolicyError, "policy"),
-        ({"memory": 5, "on": {("a", "b"): "key0", ("b", "c"): "key0"}}, PolicyError, "policy"),
+        ({"importance": "nothing"}, ColumnError, "importance='nothing'"),
+        ({"importance": {"a": "key0"}}, InputError, "importance"),
+        ({"combine": "mode"}, InputError, "combine"),
         ({"memory": 5, "policy": pen.policy("rand", at="input")}, PolicyError, "policy"),
         ({"memory": 5, "policy": pen.policy("prob", statistics="window")}, PolicyError, "statistics"),
         ({"memory": 5, "policy": pen.policy("prob", half_life=0)}, PolicyError, "half_life"),

@@ -1,5 +1,6 @@
 """Several streams inside a budget, against brute force: who leaves, what is found, what the books say."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,11 @@ from hypothesis import strategies as st
 import penstock as pen
 from multiway import Row, Window, all_results, within_budget
 from penstock.core import worth
-from penstock.core.rings import Batch
 from penstock.errors import InputError
 from penstock.operator.ordering import Ordered
 from penstock.operator.several import Bound, Settings
 from penstock.report.papers.several import batches
-from several import NAMES, common, random_tables, results, spans, streams, tables
+from several import NAMES, column_edges, common, random_tables, results, spans, streams, tables
 
 POLICIES = ["prob", "oldest", "rand"]
 EXACT_SPANS = st.builds(Window, st.sampled_from([1, 2, 4, 8]), st.booleans())  # worth is then exact in floats
@@ -110,7 +110,7 @@ def test_the_budget_holds_at_the_end_of_every_tick(policy: str, monkeypatch: pyt
     ordered, shed = Ordered(bound), 0
     for batch in batches(bound, given):
         for tick in np.unique(batch.ts):
-            ordered.push(Batch(*(column[batch.ts == tick] for column in batch)))
+            ordered.push(batch.only(batch.ts == tick))
             live = ordered.chain.live(int(tick))
             assert sum(live) <= 50
             assert live == ordered.chain._pool.live.tolist()
@@ -154,14 +154,140 @@ def test_worth_is_a_product_over_all_other_streams() -> None:
     assert {("a", 0), *(("b", row) for row in range(2, 20))} == shed
 
 
+TREES: dict[
+    str, tuple[dict[tuple[str, str], Any], tuple[int, ...]]
+] = {  # how streams with two keys each are joined, and which of the edges span them
+    "chain": ({("a", "b"): "key0", ("b", "c"): "key1", ("c", "d"): "key0"}, (0, 1, 2)),
+    "star": ({("a", "b"): "key0", ("b", "c"): "key1", ("b", "d"): ("key0", "key1")}, (0, 1, 2)),
+    "sizes": ({("a", "b"): ("key0", "<=", "key1"), ("b", "c"): "key0", ("c", "d"): "key1"}, (1, 2, 0)),
+    "cycle": (
+        {("a", "b"): "key0", ("b", "c"): "key1", ("a", "c"): ("key1", "key0"), ("c", "d"): "key0"},
+        (0, 1, 3),
+    ),
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.data(),
+    drawn=streams(rows=6, least=4, most=4, columns=2),
+    graph=st.sampled_from(sorted(TREES)),
+    life=st.sampled_from([0, 1]),
+    memory=st.integers(1, 12),
+    combine=st.sampled_from([None, "min", "max", "sum", "product", "mean"]),
+)
+def test_who_leaves_along_a_graph(
+    data: st.DataObject, drawn: list[list[Row]], graph: str, life: int, memory: int, combine: str | None
+) -> None:
+    """Worth is the number of complete results to expect, or their importance, whatever the edges are on."""
+    windows = data.draw(st.lists(EXACT_SPANS, min_size=4, max_size=4))
+    on, spanning = TREES[graph]
+    edges = column_edges(on)
+    values = [[data.draw(st.sampled_from([0.0, 1.0, 2.0, 8.0])) for _ in stream] for stream in drawn]
+    how = {} if combine is None else {"importance": "value", "combine": combine}
+    want = within_budget(
+        drawn, windows, memory, "prob", life,
+        edges=edges, tree=[edges[at] for at in spanning],
+        values=None if combine is None else values, combine=combine or "min",
+    )  # fmt: skip
+    given = weighted(tables(drawn, columns=2), values)
+    got = pen.run(
+        given, on=on, time="ts", windows=spans(windows), memory=memory,
+        policy=policy_of("prob", life, windows), **how,
+    )  # fmt: skip
+    assert want.results == results(got.table, 4)
+    shed = zip(*(got.ledger[column].to_pylist() for column in ("stream", "row", "shed_at")), strict=True)
+    assert want.shed == [(NAMES.index(stream), row, at) for stream, row, at in shed]
+    assert set(want.results) <= set(all_results(drawn, windows, edges))
+
+
+def weighted(given: dict[str, pa.Table], values: list[list[float]]) -> dict[str, pa.Table]:
+    return {
+        name: table.append_column("value", pa.array(mine, pa.float64()))
+        for (name, table), mine in zip(given.items(), values, strict=True)
+    }
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    data=st.data(),
+    drawn=streams(rows=8, most=3),
+    life=st.sampled_from([0, 1]),
+    memory=st.integers(1, 9),
+    combine=st.sampled_from(["min", "max", "sum", "product", "mean"]),
+)
+def test_who_leaves_by_importance(
+    data: st.DataObject, drawn: list[list[Row]], life: int, memory: int, combine: str
+) -> None:
+    n = len(drawn)
+    windows = data.draw(st.lists(EXACT_SPANS, min_size=n, max_size=n))
+    values = [[data.draw(st.sampled_from([0.0, 1.0, 2.0, 8.0])) for _ in stream] for stream in drawn]
+    want = within_budget(drawn, windows, memory, "prob", life, values=values, combine=combine)
+    got = pen.run(
+        weighted(tables(drawn), values), on="key0", time="ts", windows=spans(windows), memory=memory,
+        policy=policy_of("prob", life, windows), importance="value", combine=combine,
+    )  # fmt: skip
+    assert want.results == results(got.table, n)
+    shed = zip(*(got.ledger[column].to_pylist() for column in ("stream", "row", "shed_at")), strict=True)
+    assert want.shed == [(NAMES.index(stream), row, at) for stream, row, at in shed]
+    ways: dict[str, Any] = {"min": min, "max": max, "sum": sum, "product": math.prod}
+    whole = ways.get(combine, lambda each: sum(each) / n)
+    shown = zip(*(got.table[f"row_{name}"].to_pylist() for name in NAMES[:n]), strict=True)
+    assert [whole([values[s][row] for s, row in enumerate(rows)]) for rows in shown] == got.table[
+        "importance"
+    ].to_pylist()
+
+
 def test_a_join_graph_inside_a_budget() -> None:
     given = random_tables(3, 300, 8)
     graph = {("a", "b"): "key0", ("b", "c"): ("key0", "<=", "key0")}
     exact = set(results(pen.multijoin(given, on=graph, time="ts", windows=20), 3))
-    for policy in ("oldest", "rand"):
+    for policy in POLICIES:
         got = pen.run(given, on=graph, time="ts", windows=20, memory=30, policy=policy)
         assert got.report.memory_rows == 30
         assert set(results(got.table, 3)) < exact
+
+
+def test_prob_along_a_graph_finds_many_times_what_lots_find_also_when_keys_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(5)
+    chances = 1 / np.arange(1, 51)
+    given = {
+        name: pa.table(
+            {
+                "ts": np.arange(900),
+                **{key: rng.choice(rng.permutation(50), 900, p=chances / chances.sum()) for key in ("key0", "key1")},
+            }
+        )
+        for name in "abc"
+    }
+    on = {("a", "b"): "key0", ("b", "c"): "key1"}
+
+    def found(policy: str) -> int:
+        return pen.run(given, on=on, time="ts", windows=100, memory=75, policy=policy).report.results
+
+    prob, rand = found("prob"), found("rand")
+    assert prob > 2 * rand > 0
+    monkeypatch.setattr(worth, "FIRST_CELLS", 16)
+    monkeypatch.setattr("penstock.engine.multijoin.SLICE", 97)
+    assert prob * 0.8 < found("prob") <= prob * 1.1
+
+
+def test_importance_is_kept_where_results_are_not() -> None:
+    """Few rows are important: that policy finds fewer results, and more of their importance."""
+    rng = np.random.default_rng(6)
+    given = {
+        name: table.append_column("value", pa.array(np.where(rng.random(1500) < 0.1, 100.0, 1.0)))
+        for name, table in random_tables(3, 1500, 30).items()
+    }
+    how: dict[str, Any] = {"on": "key0", "time": "ts", "windows": 60, "memory": 90, "combine": "product"}
+    plain = pen.run(given, **how)
+    important = pen.run(given, importance="value", **how)
+    summed = math.prod(
+        [plain.table[f"value_{name}"].to_numpy() for name in "abc"], start=np.ones(plain.table.num_rows)
+    )
+    assert important.table["importance"].to_numpy().sum() > 2 * summed.sum()
 
 
 def test_prob_finds_many_times_what_lots_find() -> None:
@@ -193,7 +319,7 @@ def test_the_report_in_words_and_as_json() -> None:
     assert {"a": 1, "bee": 1} == got.report.expired
     assert {"a": 0, "bee": 1} == got.report.live
     assert str(got.report).splitlines()[:5] == [
-        "policy prob, 1 results, holding 1 rows, 2 comparisons",
+        "policy prob, 1 results, recall 100.0%, holding 1 rows, 2 comparisons",
         "               a  bee",
         "arrivals       2    2",
         "live           0    1",

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ def table_of(name: str, stream: list[Row], *, closed: bool = True) -> pa.Table:
             "ts": pa.array([(START + row.ts) * SECOND for row in rows], pa.timestamp("us", "UTC")),
             "key0": pa.array([None if row.keys[0] is None else f"key {row.keys[0]}" for row in rows], pa.string()),
             "key1": pa.array([row.keys[1] for row in rows], pa.int64()),
+            "value": pa.array([row.keys[1] or 0 for row in rows], pa.int64()),
             f"row_{name}": pa.array(range(len(rows)), pa.int64()),
         }
     )
@@ -73,7 +74,7 @@ def wanted(streams: list[list[Row]], span: int = 20) -> list[tuple[int, ...]]:
     return all_results(streams, [Window(span)] * n, common(n))
 
 
-@pytest.mark.parametrize(("n", "rows", "jitter"), [(3, 70, 8), (4, 24, 0)])
+@pytest.mark.parametrize(("n", "rows", "jitter"), [(3, 70, 8), (4, 24, 0), (5, 14, 2)])
 def test_streams_give_every_result_once(spark: Any, tmp_path: Path, n: int, rows: int, jitter: int) -> None:
     streams = drawn(n, rows, jitter=jitter)
     write(tables_of(streams), tmp_path, [rows // 4, rows // 2, rows - 3])
@@ -112,10 +113,45 @@ def test_a_graph_on_streams_runs_on_one_shard(spark: Any, tmp_path: Path) -> Non
     streams = drawn(3, 50, jitter=8, seed=2)
     write(tables_of(streams), tmp_path, [20, 40])
     joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), on=GRAPH, time="ts", windows="20 seconds")
-    run_to_end(joined, tmp_path / "out", tmp_path / "cp")
+    query = run_to_end(joined, tmp_path / "out", tmp_path / "cp")
     got = found_in(spark.read.parquet(str(tmp_path / "out")), 3)
     assert all_results(streams, [Window(20)] * 3, GRAPH_EDGES) == got
     assert len(got) > 50
+    assert str(pen.report(query)).endswith("one shard on Spark: there is no key common to all streams")
+
+
+@pytest.mark.parametrize("n", [4, 5])
+def test_whole_inputs_along_a_chain(spark: Any, n: int) -> None:
+    """Different attributes in turn, by brute force."""
+    streams = drawn(n, 12, seed=n)
+    pairs = list(pairwise(range(n)))
+    on = {(NAMES[one], NAMES[other]): f"key{one % 2}" for one, other in pairs}
+    frames = {
+        name: spark.createDataFrame(table.to_pandas()) for name, table in tables_of(streams, closed=False).items()
+    }
+    got = found_in(pen.multijoin(frames, on=on, time="ts", windows="20 seconds"), n)
+    assert all_results(streams, [Window(20)] * n, [Edge(one, one % 2, other, one % 2) for one, other in pairs]) == got
+    assert len(got) > 5
+
+
+def test_importance_and_recall_along_a_graph_and_over_shards(spark: Any, tmp_path: Path) -> None:
+    streams = drawn(3, 60, seed=4)
+    write(tables_of(streams), tmp_path, [20, 40])
+    how: dict[str, Any] = {"time": "ts", "windows": "20 seconds", "memory": 12, "importance": "value"}
+    edges = {"graph": GRAPH_EDGES, "key": common(3)}
+    for name, on, shards in (("graph", GRAPH, None), ("key", "key0", 2)):
+        joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), on=on, shards=shards, combine="sum", **how)
+        query = run_to_end(joined, tmp_path / name, tmp_path / f"{name}.cp")
+        exact = all_results(streams, [Window(20)] * 3, edges[name])
+        rows = spark.read.parquet(str(tmp_path / name)).collect()
+        got = [tuple(row[f"row_{each}"] for each in "abc") for row in rows]
+        assert set(got) < set(exact)
+        worth = [sum(stream[at].keys[1] for stream, at in zip(streams, row, strict=True)) for row in got]
+        assert worth == [row["importance"] for row in rows]
+        report = pen.report(query)
+        assert report.exact_estimate == (len(exact),) * 3  # few rows: all are in the sample
+        assert report.importance == sum(worth)
+        assert report.recall.mid == pytest.approx(len(got) / len(exact))
 
 
 def test_a_silent_stream_holds_up_nobody_if_spark_is_told(spark: Any, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ hash chain where the window has an index on what is compared, else along the rin
 the order of time, then of streams: rows after the new one are passed over, and so each result is found once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from penstock.core.rings import (
 )
 from penstock.core.shedding import admit, close, expire, let_go, refill
 from penstock.core.windows import Ints
-from penstock.core.worth import EXACT, GONE, KIND, LIMIT, Budget, Pool, emptied, grow_old, with_room
+from penstock.core.worth import EACH, EXACT, GONE, KIND, LIMIT, NOBODY, Budget, Pool, emptied, grow_old, with_room
 
 TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
 (
@@ -58,6 +58,9 @@ DONE, FULL, CROWDED = range(3)
 IDLE = -1
 FIRST_ROOM = 256
 FIRST_RESULTS = 1 << 12
+MOST_RESULTS = 1 << 20  # that are held at once
+NONE = np.empty(0, np.int64)
+NO_ROWS = Batch(NONE, NONE, NONE, NONE, NONE, NONE, NONE, code=NONE.reshape(0, 1), importance=np.empty(0))
 AHEAD = 12  # rows between asking for a bucket and using it
 
 
@@ -361,8 +364,8 @@ class Chain:
         self._keys = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
         self._buckets = list(buckets)
         self._rooms = [FIRST_ROOM] * n
-        self._windows = empty(self._rooms, self._keys, self._buckets)
         self._budget = budget or Budget(EXACT, 0, 0, (1.0,) * n, 0)
+        self._windows = self._empty()
         self._pool = emptied(self._budget, n, sum(self._rooms))
         self.reorder(nests)
         self._results = np.empty((n, FIRST_RESULTS), np.int64)
@@ -370,6 +373,10 @@ class Chain:
         state[SOURCE] = state[DEPTH] = IDLE
         state[EXPIRES] = LONG_AGO
         self._work = Work(state, *(np.zeros(n, np.int64) for _ in Work._fields[1:]))
+
+    def _empty(self) -> Windows:
+        important = self._budget.kind == EACH and self._budget.combine >= 0
+        return empty(self._rooms, self._keys, self._buckets, important=important)
 
     def reorder(self, nests: Sequence[Sequence[int]]) -> None:
         """Go on with other loops: windows hold rows only, so nothing is lost or found again.
@@ -399,18 +406,24 @@ class Chain:
 
     def push(self, batch: Batch) -> Ints:
         """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
+        chunks = list(self.chunks(batch))
+        return chunks[0] if len(chunks) == 1 else np.concatenate(chunks, axis=1)
+
+    def chunks(self, batch: Batch, most: int = MOST_RESULTS) -> Iterator[Ints]:
+        """Take whole groups of rows and return their results bit by bit, about so many at a time."""
         self._reserve(batch)
-        self._pool = with_room(self._pool, self._budget, batch.row.size)
+        self._pool = with_room(self._pool, self._budget, self._windows, batch.row.size)
         state = self._work.state
         state[TAKEN] = state[FOUND] = 0
         while (stopped := self._step(batch)) != DONE:
-            if stopped == FULL:
-                longer = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
-                longer[:, : state[FOUND]] = self._results
-                self._results = longer
-            else:
+            if stopped == CROWDED:
                 self._reserve(batch, sweep=True)
-        return self._results[:, : state[FOUND]].copy()
+                continue
+            yield self._results.copy()
+            state[FOUND] = 0
+            if self._results.shape[1] < most:
+                self._results = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
+        yield self._results[:, : state[FOUND]].copy()
 
     def _step(self, batch: Batch) -> int:
         return step(self._windows, self._nests, batch, self._keys, self._results, self._work, self._pool)
@@ -433,13 +446,28 @@ class Chain:
         rows = self._windows.rows[self._places(s), ROW]
         return np.sort(rows[rows >= 0])
 
+    def give_up(self, s: int, rows: Ints) -> None:
+        """Let rows of a stream join nothing from now on, given by number; without a budget only."""
+        places = self._places(s)
+        found = self._windows.rows[places, ROW]
+        self._windows.rows[places[np.isin(found, rows)], ROW] = NOBODY
+
+    def sweep(self) -> None:
+        """Take rows that were given up out of the windows. O(rows)."""
+        self._work.state[TAKEN] = 0
+        self._reserve(NO_ROWS, sweep=True)
+
     def stored(self, s: int) -> int:
         """Return how many rows of a stream are held."""
         return int(self._pool.live[s]) if self._budget.kind != EXACT else self.held()[s]
 
-    def codes(self, s: int) -> tuple[Ints, Ints]:
-        """Return the times of the rows in a window, oldest first, and their codes: (row, column of the stream)."""
-        at = self._places(s)
+    def codes(self, s: int, newest: int | None = None) -> tuple[Ints, Ints]:
+        """Return the times of rows in a window, oldest first, and their codes: (row, column of the stream).
+
+        Parameters:
+            newest: how many at most; None: all.
+        """
+        at = self._places(s) if newest is None else self._places(s)[-newest:]
         begins = self._windows.column[self._keys[s] : self._keys[s + 1], 1] - self._windows.first[s]
         return self._windows.rows[at, TS], self._windows.nodes[at[:, None] + begins, CODE]
 
@@ -466,28 +494,31 @@ class Chain:
             "ends": windows.ends,
             "rows": windows.rows[places],
             "link": self._pool.link[places] if self._pool.link.size else self._pool.link,
+            "value": windows.value[places] if windows.value.size else windows.value,
             "nest": self._nests.nest,
             "work": self._work.state[[COMPARED, EXPIRES]],
         }
         for s in streams:
             found[f"code.{s}"] = self.codes(s)[1]
-        kept = [name for name in Pool._fields if name not in {"link", "gone"}]
+        kept = [name for name in Pool._fields if name not in {"link", "gone", "tied", "ties", "degree"}]
         return found | {f"pool.{name}": getattr(self._pool, name) for name in kept}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Go on from what ``arrays`` returned."""
         self._rooms = arrays["rooms"].tolist()
-        windows = self._windows = empty(self._rooms, self._keys, self._buckets)
+        windows = self._windows = self._empty()
         windows.ends[:] = arrays["ends"]
         each = [self._places(s) for s in range(len(self._rooms))]
         places = np.concatenate(each)
         windows.rows[places] = arrays["rows"]
+        if windows.value.size:
+            windows.value[places] = arrays["value"]
         for s, at in enumerate(each):
             begins = windows.column[self._keys[s] : self._keys[s + 1], 1] - windows.first[s]
             windows.nodes[at[:, None] + begins, CODE] = arrays[f"code.{s}"]
         chained(windows, self._keys)
         kept = {name: arrays[f"pool.{name}"] for name in Pool._fields if f"pool.{name}" in arrays}
-        link = np.zeros((sum(self._rooms) if self._budget.kind != EXACT else 0, 2), np.int64)
+        link = np.zeros((sum(self._rooms) if self._pool.leaf.shape[1] else 0, 2), np.int64)
         if link.size:
             link[places] = arrays["link"]
         self._pool = self._pool._replace(link=link, **kept)
@@ -513,7 +544,7 @@ class Chain:
                 max(room, 1 << (rows - 1).bit_length()) if rows else room
                 for rows, room in zip(need, self._rooms, strict=True)
             ]
-            old, self._windows = self._windows, empty(self._rooms, self._keys, self._buckets)
+            old, self._windows = self._windows, self._empty()
             link = self._pool.link
             self._pool = self._pool._replace(link=np.zeros((sum(self._rooms) if link.size else 0, 2), np.int64))
             refill(self._windows, old, self._keys, self._pool, link)

@@ -1,13 +1,13 @@
 """The windows of an n-way join: rings of rows in order of time, with hash chains where a window has an index."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.core.exact import bucket
 from penstock.core.jit import borrowed, columns, kernel, part
-from penstock.core.windows import Ints
+from penstock.core.windows import Floats, Ints
 
 NEXT, LOW, FRESH = range(3)  # places of a ring: of the next row to come, of the oldest kept, of the first new one
 TS, POS, ROW, WEIGHT = range(4)
@@ -27,6 +27,11 @@ class Batch(NamedTuple):
     group: Ints  # rows of one group are evaluated together
     weight: Ints  # what it takes of a budget
     code: Ints  # (row, column of its stream)
+    importance: Floats  # empty: nobody asks for it
+
+    def only(self, which: Any) -> "Batch":
+        """Return some of the rows, in their order."""
+        return Batch(*(column[which] if len(column) else column for column in self))
 
 
 @columns(ends=3, rows=4, column=4, nodes=2)
@@ -42,6 +47,7 @@ class Windows(NamedTuple):
     )
     nodes: Ints  # (place, [CODE, OLDER]): a key's code, and the next older place in the same bucket
     heads: Ints  # the newest place of each bucket; -1: none
+    value: Floats  # place -> importance; empty: nobody asks for it
 
 
 @part
@@ -71,6 +77,8 @@ def insert(windows: Windows, batch: Batch, i: int, keys: Ints) -> None:
     s = batch.stream[i]
     place = windows.ends[s, NEXT]
     put(windows, s, place, batch.ts[i], batch.pos[i], batch.row[i], batch.weight[i])
+    if windows.value.size:
+        windows.value[windows.first[s] + (place & windows.mask[s])] = batch.importance[i]
     for c in range(keys[s], keys[s + 1]):
         put_key(windows, c, place, batch.code[i, c - keys[s]], batch.row[i])
     windows.ends[s, NEXT] = place + 1
@@ -87,8 +95,8 @@ def chained(windows: Windows, keys: Ints) -> None:
                 put_key(windows, c, place, windows.nodes[windows.column[c, 1] + (place & windows.mask[s]), CODE], row)
 
 
-def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
-    """Return windows with so many places each, powers of two.
+def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int], *, important: bool = False) -> Windows:
+    """Return windows with so many places each, powers of two; if asked, with the importance of rows.
 
     Parameters:
         keys: stream -> its first column; ends with their number.
@@ -108,4 +116,5 @@ def empty(rooms: Sequence[int], keys: Ints, buckets: Sequence[int]) -> Windows:
         column=column,
         nodes=np.empty((codes, 2), np.int64),
         heads=np.full(max(int(counts.sum()), 1), -1, np.int64),
+        value=np.empty(places if important else 0),
     )

@@ -8,6 +8,7 @@ from penstock.core.rings import CODE, FRESH, LONG_AGO, LOW, NEXT, POS, ROW, WEIG
 from penstock.core.windows import Ints
 from penstock.core.worth import (
     CELL,
+    EACH,
     ENTRIES,
     EXACT,
     FIRST,
@@ -24,8 +25,10 @@ from penstock.core.worth import (
     USED,
     Pool,
     any_of_all,
+    heaped,
     least_of_all,
     note,
+    note_row,
     rise,
     write,
 )
@@ -54,23 +57,28 @@ def admit(windows: Windows, pool: Pool, s: int, code: int, clock: int) -> None:
     pool.state[USED] += windows.rows[windows.first[s] + (place & windows.mask[s]), WEIGHT]
     if pool.state[KIND] == RAND:
         return
-    cell = note(pool, s, code, clock)
-    append(pool, windows, s, place, cell)
-    if pool.leaf[cell, s, KNOWN] == 0:
-        pool.leaf[cell, s, KNOWN] = 1
-        entry = pool.state[ENTRIES]
-        pool.state[ENTRIES] += 1
-        write(windows, pool, entry, s, cell)
-        rise(pool, entry)
+    of = place
+    if pool.state[KIND] == EACH:
+        note_row(windows, pool, s, place, clock)
+    else:
+        of = note(pool, s, code, clock)
+        append(pool, windows, s, place, of)
+        if pool.leaf[of, s, KNOWN]:
+            return
+        pool.leaf[of, s, KNOWN] = 1
+    entry = pool.state[ENTRIES]
+    pool.state[ENTRIES] += 1
+    write(windows, pool, entry, s, of)
+    rise(pool, entry)
 
 
 @part
 def leave(windows: Windows, pool: Pool, s: int, place: int) -> None:
-    """Take a row out of the pool: the oldest of its leaf."""
+    """Take a row out of the pool: the oldest of its leaf, where there are leaves."""
     at = windows.first[s] + (place & windows.mask[s])
     pool.live[s] -= 1
     pool.state[USED] -= windows.rows[at, WEIGHT]
-    if pool.state[KIND] != RAND:
+    if pool.state[KIND] != RAND and pool.state[KIND] != EACH:
         pool.leaf[pool.link[at, CELL], s, FIRST] = pool.link[at, NEWER]
 
 
@@ -115,6 +123,16 @@ def close(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> 
     return places > 2 * pool.live.sum() + SLACK
 
 
+@part
+def carry(windows: Windows, old: Windows, keys: Ints, s: int, place: int, before: int) -> None:
+    """Enter the keys and the importance of a row of older windows, which was at a place of the ring before."""
+    at = windows.first[s] + (place & windows.mask[s])
+    if windows.value.size:
+        windows.value[at] = old.value[old.first[s] + before]
+    for c in range(keys[s], keys[s + 1]):
+        put_key(windows, c, place, old.nodes[old.column[c, 1] + before, CODE], windows.rows[at, ROW])
+
+
 @kernel
 def refill(windows: Windows, old: Windows, keys: Ints, pool: Pool, link: Ints) -> None:
     """Enter the rows of older windows, without the marks; the newest says how far its window counts, and stays.
@@ -139,11 +157,25 @@ def refill(windows: Windows, old: Windows, keys: Ints, pool: Pool, link: Ints) -
             if row < 0 and place < end - 1:
                 continue
             put(windows, s, fresh, ts, pos, row, weight)
-            for c in range(keys[s], keys[s + 1]):
-                put_key(windows, c, fresh, old.nodes[old.column[c, 1] + before, CODE], row)
+            carry(windows, old, keys, s, fresh, before)
             if leaves and row >= 0:
                 append(pool, windows, s, fresh, link[old.first[s] + before, CELL])
             fresh += 1
         windows.ends[s, LOW] = low
         windows.ends[s, NEXT] = fresh
         windows.ends[s, FRESH] = fresh
+    if pool.state[KIND] == EACH:
+        rank_anew(windows, pool)
+
+
+@part
+def rank_anew(windows: Windows, pool: Pool) -> None:
+    """Rank all rows after they have changed places; there is room, for each had its entry."""
+    entry = 0
+    for s in range(windows.mask.size):
+        for place in range(windows.ends[s, LOW], windows.ends[s, NEXT]):
+            if windows.rows[windows.first[s] + (place & windows.mask[s]), ROW] >= 0:
+                write(windows, pool, entry, s, place)
+                entry += 1
+    pool.state[ENTRIES] = entry
+    heaped(pool)

@@ -100,7 +100,7 @@ class Trace:
         if not mine.size:
             return 0.0
         left, right = self._counted(left, right)
-        combined: Floats = self.combine(mine[left], theirs[right])
+        combined: Floats = self.combine(np.stack([mine[left], theirs[right]]))
         return float(combined.sum())
 
 

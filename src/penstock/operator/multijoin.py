@@ -12,13 +12,15 @@ from penstock.errors import BudgetError, InputError, StateError
 from penstock.operator import saving
 from penstock.operator.join import as_table, check_ledger, check_schema
 from penstock.operator.ordering import Ordered
-from penstock.operator.settings import ROW_BYTES, amount
+from penstock.operator.results import COMBINED
+from penstock.operator.settings import ROW_BYTES, amount, importance_of
 from penstock.operator.several import Bound, settings_of
+from penstock.quality.books import Guess
 from penstock.quality.flows import REASONS, Flows
 from penstock.streams.intake import NO_LATE, Ready
 from penstock.streams.payload import Payload
 
-VERSION = 1  # of the saved state
+VERSION = 2  # of the saved state
 STREAM, ROW, AT, REASON = range(4)  # columns of an entry of the ledger
 BUDGET, LATE = range(2)  # of REASONS
 
@@ -80,6 +82,7 @@ class MultiJoin:
         self._intake = bound.intake()
         self._payload = [Payload(schema) for schema in bound.schemas]
         self._results = 0
+        self._importance = 0.0  # of the results
         self._shed = np.zeros((len(REASONS), len(bound.names)), np.int64)
         self._now = 0  # the last tick that is through
         self._entries: list[pa.Table] = []
@@ -143,6 +146,8 @@ class MultiJoin:
         found = self._ordered.push(self.bound.batch(ready))
         joined = self._joined(found)
         self._results += joined.num_rows
+        if self.bound.importance:
+            self._importance += float(joined["importance"].to_numpy().sum())
         if self._intake.released is not None:
             self._now = max(self._now, self._intake.released)
         shed = chain.shed() if ready.batch.row.size else np.empty((0, 3), np.int64)
@@ -165,6 +170,12 @@ class MultiJoin:
         columns: list[Any] = []
         for at, payload in enumerate(self._payload):
             columns += payload.columns(rows[at], [source for _, stream, source in bound.layout if stream == at])
+        if bound.importance:
+            of_rows = [
+                importance_of(payload.take(rows[at], [name])[name], name)
+                for at, (payload, name) in enumerate(zip(self._payload, bound.importance, strict=True))
+            ]
+            columns.append(pa.array(COMBINED[bound.settings.combine](np.stack(of_rows))))
         cast = [
             column if column.type == field.type else column.cast(field.type)
             for column, field in zip(columns, bound.schema, strict=True)
@@ -232,7 +243,11 @@ class MultiJoin:
             none = {reason: dict.fromkeys(names, 0) for reason in REASONS}
             size = sum(table.nbytes for held in self._held.values() for table in held)
             return Flows("not known yet", came, came, none, 0, size, 0, [])
-        bound, chain = self._bound, self._ordered.chain
+        bound, chain, gauge = self._bound, self._ordered.chain, self._ordered.gauge
+        important = bound.importance is not None
+        guesses: tuple[Guess, Guess | None] = Guess(self._results), Guess(self._importance) if important else None
+        if gauge is not None:
+            guesses = gauge.results, gauge.importance if important else None
         waits = np.bincount(self._intake.waiting.side, minlength=len(names))
         live = [int(rows + more) for rows, more in zip(chain.live(self._now), waits, strict=True)]
         return Flows(
@@ -254,6 +269,9 @@ class MultiJoin:
                 order._replace(since=bound.clock.column(np.array([order.since])).to_pylist()[0])
                 for order in self._ordered.orders
             ],
+            importance=self._importance if important else None,
+            one_shard=bound.one_shard,
+            guesses=guesses,
         )
 
     def ledger(self) -> pa.Table:
@@ -322,9 +340,17 @@ class MultiJoin:
         if self._bound is not None:
             intake = self._intake
             meta |= {"intake": intake.marks(), "ordered": self._ordered.state()}
-            meta |= {"results": self._results, "shed": self._shed.tolist(), "now": self._now}
+            meta |= {
+                "results": self._results,
+                "importance": self._importance,
+                "shed": self._shed.tolist(),
+                "now": self._now,
+            }
+            state["sketch"] = saving.to_npz(self._ordered.arrays())
             state["chain"] = saving.to_npz(self._ordered.chain.arrays())
             state["intake"] = saving.to_npz(intake.arrays())
+            if self._ordered.gauge is not None:
+                state["gauge"] = saving.to_npz(self._ordered.gauge.arrays())
             for s, payload in enumerate(self._payload):
                 numbers = self._stored_rows(s)
                 state[f"rows.{s}"] = saving.to_ipc(payload.take(numbers, payload.schema.names))
@@ -379,10 +405,12 @@ class MultiJoin:
             return join
 
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
-        self._results, self._now = meta["results"], meta["now"]
+        self._results, self._importance, self._now = meta["results"], meta["importance"], meta["now"]
         self._shed = np.array(meta["shed"], np.int64)
-        self._ordered.restore(meta["ordered"])
+        self._ordered.restore(meta["ordered"], saving.from_npz(state["sketch"]))
         self._ordered.chain.restore(saving.from_npz(state["chain"]))
+        if self._ordered.gauge is not None:
+            self._ordered.gauge.restore(saving.from_npz(state["gauge"]))
         self._intake.restore(meta["intake"], saving.from_npz(state["intake"]))
         for s, payload in enumerate(self._payload):
             numbers = saving.from_npz(state[f"numbers.{s}"])

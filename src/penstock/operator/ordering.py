@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock.core.distinct import Sketch, counted, empty, note
 from penstock.core.rings import Batch
 from penstock.core.windows import Ints
 from penstock.operator.several import Bound
 from penstock.planner.plan import Plan
-from penstock.planner.statistics import COMPARED, Selectivity, Stream, equal_share, passing
+from penstock.planner.statistics import COMPARED, Selectivity, Stream, drawn_from, matching
 from penstock.quality.flows import Order
 
 SELDOM = 1 << 18  # rows after which the order is revisited in any case; if windows hold more, after so many
 WORTH = 1.2  # how many times cheaper another order must be
 STRETCHES = 8  # of the longest window, in which arrivals are counted
+NEWEST = 1 << 12  # rows of a window on which the share of pairs that match is measured
 FIRST, GIVEN = "measured on the first rows", "given"
 
 
@@ -38,9 +38,9 @@ class Ordered:
     """The loops of a join whose order is revisited while it runs, if it was not given.
 
     The idea: if a stream brings noticeably more or fewer rows than expected, rates and distinct values are measured
-    anew, on the rows of the windows and those that came; and so they are from time to time. If the order in use would
-    cost noticeably more than the best one, the loops change places. Rates are counts by stretch of time; distinct
-    values are counted in the windows themselves, so nothing else is kept.
+    anew; and so they are from time to time. If the order in use would cost noticeably more than the best one, the
+    loops change places. Rates are counts by stretch of time, distinct values are sketched by stretch of each window,
+    and along a join graph the share of pairs that match is measured on the newest rows: all in bounded memory.
 
     References: golab2003 §5.4 (fluctuating stream arrival rates).
     """
@@ -50,9 +50,12 @@ class Ordered:
         spans = [span for span, by_rows in zip(bound.span, bound.by_rows, strict=True) if not by_rows]
         self._longest = max(spans, default=1)
         self.plan = self._seen = bound.plan(*self._guessed())  # in use; as measured last
-        self.chain = bound.chain(self.plan)
+        self.chain = bound.chain(self.plan, bound.budget)
+        self.gauge = bound.gauge(self.plan)
         self.orders: list[Order] = []  # taken so far, each since a tick
         self._stretches: deque[Stretch] = deque()
+        self._columns = np.cumsum([0, *bound.columns], dtype=np.int64)
+        self._sketch = empty(np.array(bound.span, np.int64), int(self._columns[-1]))
         self._since = 0  # rows since the order was looked at
         self._due = 0  # after how many it will be
 
@@ -60,6 +63,8 @@ class Ordered:
         """Take whole groups of rows and return the row numbers of their results: (stream, result)."""
         if batch.row.size:
             latest = self._noted(batch)
+            if self._bound.adapts or not self.orders:
+                self._sketched(batch)
             if not self.orders:
                 self._begin(batch)
             elif self._bound.adapts and self._since >= self._due:
@@ -68,6 +73,8 @@ class Ordered:
                 self._due = 0  # rates may still be mixed: look again soon
                 self._revisit(batch)
             self._since += batch.row.size
+            if self.gauge is not None:
+                self.gauge.take(batch)
         return self.chain.push(batch)
 
     def _begin(self, batch: Batch) -> None:
@@ -85,6 +92,8 @@ class Ordered:
     def _take(self, since: int, plan: Plan, gain: float, reason: str) -> None:
         """Go on in the order of a plan."""
         self.chain.reorder(self._bound.nests(plan))
+        if self.gauge is not None:
+            self.gauge.reorder(self._bound.nests(plan))
         self.orders.append(Order(since, named(plan.order), plan.cost, gain, reason))
         self.plan = plan
 
@@ -122,6 +131,16 @@ class Ordered:
         stretches.append(latest)
         return latest
 
+    def _sketched(self, batch: Batch) -> None:
+        """Count the values of a batch; windows in rows come as far as their own rows, others as the time."""
+        last = self._sketch.last
+        for s, by_rows in enumerate(self._bound.by_rows):
+            if not by_rows:
+                last[s] = batch.ts[-1]
+            elif (mine := np.flatnonzero(batch.stream == s)).size:
+                last[s] = batch.pos[mine[-1]]
+        note(self._sketch, batch, self._columns)
+
     def _surprises(self, latest: Stretch) -> bool:
         """Say whether the rows of a stream differ by half, and by more than chance does, from its measured rate.
 
@@ -134,45 +153,47 @@ class Ordered:
         return bool((np.abs(latest.came - expected) > expected / 2 + 5 * np.sqrt(expected + 1)).any())
 
     def _measured(self, batch: Batch) -> Plan:
-        """Measure rates and distinct values on the rows of the windows and of a batch, and plan by them.
-
-        Cost: O(rows), of the windows and the batch.
-        """
+        """Plan by rates and distinct values as counted, and by the share of the newest rows that match."""
         bound = self._bound
         length = (self._stretches[-1].end - self._stretches[0].begin + 1) * bound.unit
         came = np.sum([stretch.came for stretch in self._stretches], axis=0)
-        codes = [self._codes(s, batch) for s in range(len(bound.names))]
-        counts = [[max(1, pc.count_distinct(pa.array(column)).as_py()) for column in mine.T] for mine in codes]
+        begins = np.cumsum([0, *bound.columns])
+        counts = [
+            [drawn_from(*counted(self._sketch, s, c)) for c in range(begins[s], begins[s + 1])]
+            for s in range(len(bound.names))
+        ]
         streams = [
-            Stream(name, rate=max(int(rows), 1) / length, window=window, distinct=max(mine, default=1))
+            Stream(name, rate=max(int(rows), 1) / length, window=window, distinct=max(mine, default=1.0))
             for name, rows, window, mine in zip(bound.names, came, self._windows(), counts, strict=True)
         ]
         if bound.using:
             return bound.plan(streams, None)
+        codes = [self._codes(s, batch) for s in range(len(bound.names))]
         shares: dict[tuple[str, str], float] = {}
-        begins = np.cumsum([0, *bound.columns])
         for link, edge in zip(bound.links, bound.edges, strict=True):
             ends = [(s, c - begins[s]) for s, c in (edge[:2], edge[2:4])]
-            how = COMPARED[edge.how]
-            if how in {"=", "!="}:
-                share = equal_share(how, max(counts[s][column] for s, column in ends))
-            else:
-                share = passing(how, *(codes[s][:, column] for s, column in ends))
+            distinct = max(counts[s][column] for s, column in ends)
+            mine, theirs = (codes[s][:, column] for s, column in ends)
+            share = matching(COMPARED[edge.how], mine, theirs, distinct)
             shares[link.pair] = shares.get(link.pair, 1.0) * share
         return bound.plan(streams, shares)
 
     def _codes(self, s: int, batch: Batch) -> Ints:
-        """Return the codes of the rows that the window of a stream will hold after a batch: (row, column)."""
+        """Return the codes of the newest rows that the window of a stream will hold after a batch: (row, column)."""
         bound = self._bound
-        mine = batch.stream == s
-        times, held = self.chain.codes(s)
+        mine = np.flatnonzero(batch.stream == s)[-NEWEST:]
+        times, held = self.chain.codes(s, NEWEST)
         ts = np.concatenate([times, batch.ts[mine]])
         codes = np.concatenate([held, batch.code[mine, : bound.columns[s]]])
         if bound.by_rows[s]:
-            return codes[-bound.span[s] :]
-        return codes[np.searchsorted(ts, int(batch.ts[-1]) - bound.span[s], side="right") :]
+            return codes[-min(bound.span[s], NEWEST) :]
+        return codes[np.searchsorted(ts, int(batch.ts[-1]) - bound.span[s], side="right") :][-NEWEST:]
 
     # --- state ----------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the sketches as arrays by name."""
+        return self._sketch._asdict()
 
     def state(self) -> dict[str, Any]:
         """Return what is known beside the windows, as JSON holds it."""
@@ -186,8 +207,9 @@ class Ordered:
             **{name: [(s.rate, s.distinct) for s in plan.streams] for name, plan in plans.items()},
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what ``state`` returned; the windows are restored on their own."""
+    def restore(self, state: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Go on from what ``state`` and ``arrays`` returned; the windows are restored on their own."""
+        self._sketch = Sketch(**arrays)
         order = state["order"]
         order = {name: tuple(mine) for name, mine in order.items()} if isinstance(order, dict) else tuple(order)
         plans = []

@@ -12,13 +12,13 @@ from penstock.operator.settings import Bound, importance_of
 from penstock.streams.payload import Payload
 from penstock.streams.sets import doubtful, meets
 
-COMBINED: dict[str, Callable[[Floats, Floats], Floats]] = {
-    "min": np.minimum,
-    "max": np.maximum,
-    "sum": np.add,
-    "product": np.multiply,
-    "mean": lambda left, right: (left + right) / 2,
-}
+COMBINED: dict[str, Callable[[Floats], Floats]] = {
+    "min": lambda each: each.min(axis=0),
+    "max": lambda each: each.max(axis=0),
+    "sum": lambda each: each.sum(axis=0),
+    "product": lambda each: each.prod(axis=0),
+    "mean": lambda each: each.mean(axis=0),
+}  # of (row, result): the importance of each result
 
 Columns = Callable[[int, list[str]], Sequence[Any]]  # of the rows of one side of pairs, by name
 
@@ -46,7 +46,7 @@ def importances(bound: Bound, columns: Columns) -> Floats:
     """Return the importance of each pair."""
     assert bound.importance is not None
     values = [importance_of(_column(columns, side, name), name) for side, name in enumerate(bound.importance)]
-    return COMBINED[bound.settings.combine](*values)
+    return COMBINED[bound.settings.combine](np.stack(values))
 
 
 def assembled(bound: Bound, columns: Columns, importance: Floats | None, weight: Floats | None) -> pa.Table:

@@ -85,8 +85,7 @@ class Settings:
             raise BudgetError("per_key", repr(self.per_key), "give at least 1 row a key and side, or None")
         if not (self.event_time is None or (isinstance(self.event_time, str) and self.event_time)):
             raise ColumnError("event_time", repr(self.event_time), "give the name of a column to be added, or None")
-        if self.combine not in COMBINE:
-            raise InputError("combine", repr(self.combine), f"give one of {', '.join(map(repr, COMBINE))}")
+        check_combine(self.combine)
         object.__setattr__(self, "chosen", resolve(self.policy))
         lookup(self.chosen.name)
         self._check_both()
@@ -174,6 +173,12 @@ def patience(lateness: object, clock: Clock) -> tuple[bool, int]:
     if isinstance(lateness, tuple) and len(lateness) == 2 and lateness[0] == WATERMARK:
         return True, clock.ticks("lateness", lateness[1])
     return False, clock.ticks("lateness", lateness)
+
+
+def check_combine(combine: object) -> None:
+    """Raise unless this is a way to make one importance of several."""
+    if combine not in COMBINE:
+        raise InputError("combine", repr(combine), f"give one of {', '.join(map(repr, COMBINE))}")
 
 
 def pair(argument: str, value: object) -> tuple[str, str]:
@@ -539,11 +544,12 @@ def present(schema: pa.Schema, name: str, side: int, argument: str, stream: str 
         raise ColumnError(f"{argument}={name!r}", f"{found} {where}", f"it has {', '.join(schema.names)}")
 
 
-def weighs(schema: pa.Schema, name: str, side: int) -> None:
+def weighs(schema: pa.Schema, name: str, side: int, stream: str | None = None) -> None:
     """Raise unless a column is there and holds numbers."""
-    present(schema, name, side, "importance")
+    present(schema, name, side, "importance", stream)
     kind = schema.field(name).type
     if not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     ):
-        raise ImportanceError("importance", f"{kind} on the {SIDES[side]}", "use a column of numbers")
+        where = f"on the {SIDES[side]}" if stream is None else f"in {stream}"
+        raise ImportanceError("importance", f"{kind} {where}", "use a column of numbers")

@@ -12,13 +12,16 @@ import pyarrow as pa
 from penstock.core.chain import Chain, Edge
 from penstock.core.rings import BY_ROOM, Batch
 from penstock.core.windows import Ints, Masks
+from penstock.core.worth import Budget
 from penstock.errors import ColumnError, InputError, WindowError
 from penstock.operator.budget import budget_of, policy_of
-from penstock.operator.settings import ROW_BYTES, amount, patience
+from penstock.operator.results import COMBINED
+from penstock.operator.settings import ROW_BYTES, amount, check_combine, importance_of, patience, weighs
 from penstock.planner import plan as planning
 from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import COMPARED, Link, Selectivity, Stream, comparable, edges, per_stream
+from penstock.quality.gauge import Gauge
 from penstock.streams.intake import NO_FLOATS, NO_INTS, Intake, Ready, Side
 from penstock.streams.keys import Coder, common_type, ranks
 from penstock.streams.payload import row_bytes
@@ -43,8 +46,14 @@ class Settings:
     cross: bool = False
     memory: Any = None
     policy: Any = "auto"
+    importance: Any = None
+    combine: str = "min"
     shards: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without columns."""
+        check_combine(self.combine)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by name, as given."""
@@ -100,10 +109,15 @@ class Bound:
         self.buckets = [self.index[key.stream] if key.how == "=" else 0 for key in self.keys]
         self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         self.most = max(1, *self.columns)
+        self.importance: list[str] | None = None
+        if settings.importance is not None:
+            self.importance = list(per_stream("importance", settings.importance, self.names).values())
+            for at, column in enumerate(self.importance):
+                weighs(self.schemas[at], column, at, self.names[at])
         self.layout, self.schema = self._layout()
         self.policy = "exact" if settings.memory is None else str(policy_of(settings.policy))
         self.unit_of_memory, _ = amount(settings.memory)
-        self.budget = budget_of(settings, self.span, self.by_rows, self.clock, common=bool(self.using))
+        self.budget = budget_of(settings, self.span, self.by_rows, self.clock, self.edges, common=bool(self.using))
 
     def _present(self, stream: int, column: object, argument: str) -> None:
         names = self.schemas[stream].names
@@ -209,10 +223,11 @@ class Bound:
         shown = [(name, 0, name) for name in self.using]
         sources = [[name for name in schema.names if name not in self.using] for schema in self.schemas]
         every = [name for mine in sources for name in mine]
+        added = ["importance"] * bool(self.importance)
         for at, mine in enumerate(sources):
-            clash = {name for name in mine if every.count(name) > 1 or name in self.using}
+            clash = {name for name in mine if every.count(name) > 1 or name in (*self.using, *added)}
             shown += [(f"{name}_{self.names[at]}" if name in clash else name, at, name) for name in mine]
-        names = [name for name, _, _ in shown]
+        names = [*(name for name, _, _ in shown), *added]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ColumnError("result", f"two columns named {twice[0]!r}", "rename one before the join")
@@ -223,6 +238,7 @@ class Bound:
             if at < len(self.using) and any(schema.field(source).type != kind for schema in self.schemas):
                 kind = self.keys[0].coder.types[at]
             fields.append(pa.field(name, kind, field.nullable))
+        fields += [pa.field(name, pa.float64()) for name in added]
         return shown, pa.schema(fields)
 
     @property
@@ -248,8 +264,10 @@ class Bound:
         return self.keys[stream].codes(table)
 
     def needs(self, stream: int, name: str) -> bool:
-        """Say whether a row of a stream must have this column to be joined: a key, or the time."""
-        return name == self.time[stream] or any(key.stream == stream and name in key.names for key in self.keys)
+        """Say whether a row of a stream must have this column to be joined: a key, the time, its importance."""
+        if name == self.time[stream] or (self.importance and name == self.importance[stream]):
+            return True
+        return any(key.stream == stream and name in key.names for key in self.keys)
 
     # --- order ----------------------------------------------------------------------------------------------------
 
@@ -294,12 +312,19 @@ class Bound:
         """Return the loops of a plan, streams by number."""
         return [[self.names.index(name) for name in plan.orders[source]] for source in self.names]
 
-    def chain(self, plan: Plan) -> Chain:
+    def chain(self, plan: Plan, budget: Budget | None) -> Chain:
         """Make the windows and loops of a plan."""
         return Chain(
             self.span, self.by_rows, self.nests(plan), self.columns, self.edges, self.buckets,
-            common=bool(self.using), expiry=self.expiry, budget=self.budget,
+            common=bool(self.using), expiry=self.expiry, budget=budget,
         )  # fmt: skip
+
+    def gauge(self, plan: Plan) -> Gauge | None:
+        """Make what estimates the exact join beside a bounded one; None: this one is exact."""
+        if self.budget is None:
+            return None
+        combine = COMBINED[self.settings.combine] if self.importance else None
+        return Gauge(self.chain(plan, None), len(self.names), self.settings.seed, combine)
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
@@ -329,14 +354,17 @@ class Bound:
             if present is not None:
                 code[:, -1] &= present
         weight = row_bytes(table) + ROW_BYTES if self.unit_of_memory == "bytes" else NO_INTS
-        return Side(ts, code, None, weight, NO_FLOATS)
+        importance = NO_FLOATS
+        if self.importance and self.budget is not None:
+            importance = importance_of(table[self.importance[stream]], self.importance[stream], first)
+        return Side(ts, code, None, weight, importance)
 
     def batch(self, ready: Ready) -> Batch:
         """Return rows that are in order for the loops; those without a key only count, where a window is in rows."""
         rows = ready.batch
         ts, stream, present = rows.tick, rows.side.astype(np.int64), ready.code[:, -1] != 0
         counts = np.array(self.by_rows)[stream]
-        columns = Batch(
+        taken = Batch(
             stream=stream,
             row=np.where(present, rows.row, -1),
             ts=ts,
@@ -345,6 +373,9 @@ class Bound:
             group=ts if self.every is None else ts // self.every,
             weight=rows.weight if rows.weight.size else np.ones_like(ts),
             code=ready.code[:, :-1],
+            importance=rows.importance,
         )
-        keep = slice(None) if present.all() else present | counts
-        return Batch(*(np.ascontiguousarray(column[keep], np.int64) for column in columns))
+        if not present.all():
+            taken = taken.only(present | counts)
+        kinds = (*(np.int64,) * 8, np.float64)
+        return Batch(*(np.ascontiguousarray(column, kind) for column, kind in zip(taken, kinds, strict=True)))

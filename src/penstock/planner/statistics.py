@@ -18,6 +18,7 @@ from penstock.streams.times import Clock, Every, Rows, common_clock, nanoseconds
 MOMENTS = 8  # at which the distinct values of a sample's window are counted
 COMPARED = ("=", "!=", "<", "<=", ">", ">=")  # how the columns of an edge may be compared
 LEAST_SHARE = 1e-9  # of pairs that match: never none, since a sample does not show all
+ENOUGH = 30  # pairs of a sample that match, to say what share does
 Selectivity = Mapping[tuple[str, str], float]
 
 
@@ -245,6 +246,43 @@ def _share(link: Link, samples: Mapping[str, "_Sample"]) -> float:
 def equal_share(how: str, distinct: float) -> float:
     """Return the share of pairs that are equal, or not: one in as many as the larger number of distinct values."""
     return 1 / distinct if how == "=" else max(1 - 1 / distinct, LEAST_SHARE)
+
+
+def drawn_from(distinct: float, rows: int) -> float:
+    """Return from how many values rows were drawn, all alike, if so many different ones are among them.
+
+    The idea: what a loop joins depends on how likely two rows are alike, and a window shows only some of the values
+    that there are. Of V values, n rows show V (1 - exp(-n / V)). Where nearly all rows differ, one in a hundred is
+    taken not to.
+    """
+    if rows < 2 or distinct <= 1:
+        return max(distinct, 1.0)
+    shown = min(distinct, 0.99 * rows)
+    low, high = shown, float(rows) ** 2
+    while high > low * (1 + 1e-6):
+        middle = math.sqrt(low * high)
+        if -middle * math.expm1(-rows / middle) < shown:
+            low = middle
+        else:
+            high = middle
+    return max(low, 1.0)
+
+
+def matching(how: str, mine: Ints, theirs: Ints, distinct: float) -> float:
+    """Return the share of pairs that a comparison lets through, measured on codes of some rows.
+
+    Parameters:
+        distinct: the larger number of different values, for want of matches: few of few rows say nothing.
+    """
+    if how not in {"=", "!="}:
+        return passing(how, mine, theirs)
+    values, counts = np.unique(theirs, return_counts=True)
+    at = np.minimum(np.searchsorted(values, mine), max(values.size - 1, 0))
+    pairs = int(counts[at][values[at] == mine].sum()) if values.size else 0
+    if pairs < ENOUGH:
+        return equal_share(how, distinct)
+    share = pairs / (mine.size * theirs.size)
+    return max(share if how == "=" else 1 - share, LEAST_SHARE)
 
 
 def passing(how: str, mine: Ints, theirs: Ints) -> float:

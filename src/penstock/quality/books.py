@@ -63,6 +63,14 @@ def recall_of(found: float, exact: Estimate) -> Estimate:
     return Estimate(high, mid, low)
 
 
+def recall_in_words(recall: Estimate | None) -> str:
+    """Return a recall with its interval, if it has one."""
+    if recall is None:
+        return "not known"
+    low, mid, high = (100 * share for share in recall)
+    return f"{mid:.1f}%" if high - low < 0.05 else f"{mid:.1f}% ({low:.1f}-{high:.1f})"
+
+
 @dataclass(frozen=True)
 class Report:
     """What a join has done so far.
@@ -113,10 +121,7 @@ class Report:
     @property
     def recall_in_words(self) -> str:
         """Recall with its interval, if it has one: "81.2 % (80.4-82.0)"."""
-        if self.recall is None:
-            return "not known"
-        low, mid, high = (100 * share for share in self.recall)
-        return f"{mid:.1f}%" if high - low < 0.05 else f"{mid:.1f}% ({low:.1f}-{high:.1f})"
+        return recall_in_words(self.recall)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("", "left", "right")]

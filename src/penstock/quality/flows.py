@@ -1,7 +1,9 @@
 """Keep the books of a join of several streams: what came, stayed and was given up, in which orders it was joined."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
+
+from penstock.quality.books import Estimate, Guess, recall_in_words, recall_of
 
 REASONS = ("budget", "late")  # for which rows are given up
 
@@ -31,6 +33,24 @@ class Flows:
     memory_bytes: int
     comparisons: int
     orders: list[Order]
+    importance: float | None = None  # summed over the results, where rows have one
+    one_shard: str = ""  # why streams cannot be divided by key, on Spark; empty: they can
+    guesses: tuple[Guess, Guess | None] = field(default=(Guess(0), None), repr=False)  # of the exact join
+
+    @property
+    def exact_estimate(self) -> Estimate:
+        """How many results there would be without shedding, with a 95 % interval."""
+        return self.guesses[0].interval(self.results)
+
+    @property
+    def recall(self) -> Estimate:
+        """The share of them that was found."""
+        return recall_of(self.results, self.exact_estimate)
+
+    @property
+    def importance_estimate(self) -> Estimate | None:
+        """As `exact_estimate`, of the importance."""
+        return self.guesses[1] and self.guesses[1].interval(self.importance or 0.0)
 
     @property
     def expired(self) -> dict[str, int]:
@@ -46,7 +66,15 @@ class Flows:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
         orders = [{**order._asdict(), "since": _plain(order.since)} for order in self.orders]
-        return {**asdict(self), "expired": self.expired, "memory_rows": self.memory_rows, "orders": orders}
+        known = {name: value for name, value in asdict(self).items() if name != "guesses"}
+        estimates = {name: getattr(self, name) for name in ("exact_estimate", "recall", "importance_estimate")}
+        return {
+            **known,
+            "expired": self.expired,
+            "memory_rows": self.memory_rows,
+            "orders": orders,
+            **{name: estimate and estimate._asdict() for name, estimate in estimates.items()},
+        }
 
     def __str__(self) -> str:
         names = list(self.arrivals)
@@ -61,6 +89,8 @@ class Flows:
         facts = [
             f"policy {self.policy}",
             f"{self.results:,} results",
+            *([f"importance {self.importance:,.6g}"] if self.importance is not None else []),
+            f"recall {recall_in_words(self.recall)}",
             f"holding {self.memory_rows:,} rows",
             f"{self.comparisons:,} comparisons",
         ]
@@ -69,7 +99,8 @@ class Flows:
             + (f"; {order.gain:.1f} times cheaper)" if at else ")")
             for at, order in enumerate(self.orders)
         ]
-        return "\n".join([", ".join(facts), *lines, *orders])
+        shards = [f"one shard on Spark: {self.one_shard}"] if self.one_shard else []
+        return "\n".join([", ".join(facts), *lines, *orders, *shards])
 
 
 def _words(order: list[str] | dict[str, list[str]]) -> str:

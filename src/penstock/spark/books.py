@@ -20,7 +20,7 @@ WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
 def books_of(report: Report | Flows) -> str:
     """Return the books of one shard as JSON."""
     if isinstance(report, Flows):
-        return json.dumps(report.to_dict())
+        return json.dumps({**report.to_dict(), "guesses": report.guesses})
     values: dict[str, Any] = {name: getattr(report, name) for name in (*WHOLE, "importance", "guesses", "slowest")}
     for at, side in enumerate(SIDES):
         for name in ("arrivals", "live", "expired", "unprobed"):
@@ -95,15 +95,18 @@ def _folded(found: dict[str, Any], books: list[dict[str, Any]]) -> Report:
 def _flows(books: list[dict[str, Any]]) -> Flows:
     """Return the books of all shards of a join of several streams, summed, with the orders of each."""
     orders = sorted((Order(**order) for book in books for order in book["orders"]), key=lambda order: order.since)
-    known = {field.name: [book[field.name] for book in books] for field in fields(Flows) if field.name != "orders"}
-    return Flows(**{name: _sum(values) for name, values in known.items()}, orders=orders)
+    results, importance = (_merged([book["guesses"][at] for book in books]) for at in range(2))
+    assert results is not None
+    summed = [field.name for field in fields(Flows) if field.name not in {"orders", "guesses"}]
+    known = {name: _sum([book[name] for book in books]) for name in summed}
+    return Flows(**known, orders=orders, guesses=(results, importance))
 
 
 def _sum(values: list[Any]) -> Any:
-    """Add up numbers, entry by entry in mappings; words are alike."""
+    """Add up numbers, entry by entry in mappings; words are alike, and so is nothing."""
     if isinstance(values[0], dict):
         return {name: _sum([value[name] for value in values]) for name in values[0]}
-    return values[0] if isinstance(values[0], str) else sum(values)
+    return values[0] if values[0] is None or isinstance(values[0], str) else sum(values)
 
 
 def _merged(guesses: list[list[float] | None]) -> Guess | None:

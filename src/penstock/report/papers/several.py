@@ -88,7 +88,7 @@ class Loops:
 
     def seconds(self) -> float:
         """Run it, and return the CPU seconds that the loops took."""
-        chain = self._bound.chain(self._plan)
+        chain = self._bound.chain(self._plan, None)
         begin = time.process_time()
         self.results = sum(chain.push(batch).shape[1] for batch in self._batches)
         taken = time.process_time() - begin
