@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ColumnError, InputError, StateError, TimeError, WindowError
 from penstock.operator import saving
-from penstock.operator.settings import SIDES, Bound, Settings, repairable
+from penstock.operator.settings import SIDES, Bound, Settings, on_keys, repairable
 from penstock.spark.pipeline import arrow_schema
 from penstock.spark.writing import BATCH
 
@@ -51,7 +51,7 @@ class Refined(NamedTuple):
 
 def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
     """Return the missing rows of a whole archive; arguments as for ``penstock.refine``."""
-    repairable(settings)
+    repairable(on_keys(settings))
     if isinstance(archive, str) and isinstance(ledger, str):
         folders = Folders(archive, ledger, _session(spark))
         last = folders.after(None)[-1]
@@ -86,7 +86,7 @@ def refine_into(
         InputError: if the folders are not such, or parts are gone that are needed.
         StateError: if the folder was made with other arguments.
     """
-    repairable(settings)
+    repairable(on_keys(settings))
     if isinstance(batches, bool) or not isinstance(batches, int) or batches < 1:
         raise InputError("batches", repr(batches), "give a number of micro-batches, at least 1")
     folders = Folders(archive, ledger, _session(spark))
