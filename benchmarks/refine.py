@@ -25,24 +25,23 @@ RESULTS = Path(__file__).with_name("refine.json")
 PAGE = ROOT / "docs" / "refine.md"
 TURNS = 3
 HELD = 0.93  # of what the exact join holds: a tenth of the rows is then shed
-PER_BATCH = 500_000  # rows of a micro-batch
-WINDOW = 50  # seconds, of 1,000 rows a side each
+FILES, WINDOWS = 20, 10  # micro-batches, and windows, in the whole stream
+RATE = 1_000  # rows a second on each side
 
 
 def measure(rows: int) -> dict[str, Any]:
     """Join a stream of so many rows inside a budget; return how long its repair takes, and the whole join."""
     each = rows // 2
     streams = uniform(each, keys=max(each // 5, 1_000), seed=1)
-    window = min(WINDOW, each // 10_000)
+    window = each // RATE // WINDOWS
     how = {"on": "key", "time": "ts", "window": f"{window} seconds"}
     sides = {"left": streams.left, "right": streams.right}
-    files = max(rows // PER_BATCH, 2)
     with (
-        tables_written(sides, files) as folder,
+        tables_written(sides, FILES) as folder,
         tempfile.TemporaryDirectory() as lake,
         live.local_spark("6g") as spark,
     ):
-        memory = round(HELD * 2 * 1_000 * window)
+        memory = round(HELD * 2 * RATE * window)
         joined = pen.join(*(source(spark, folder, name) for name in sides), **how, memory=memory, policy="prob")
         paths = {name: f"{lake}/{name}" for name in ("checkpoint", "results", "ledger", "archive")}
         pen.write(joined, **paths, trigger="available now").awaitTermination()

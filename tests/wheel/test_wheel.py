@@ -45,7 +45,8 @@ def run(*command: str, **environment: str) -> str:
     """Run a command away from the checkout, and return what it prints."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
     done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    errors = [line for line in done.stderr.splitlines() if "Error" in line or "Exception" in line]
+    assert done.returncode == 0, "\n".join([*errors[:20], done.stderr[-1000:]])
     return done.stdout
 
 
