@@ -92,6 +92,7 @@ def test_an_application_takes_it_to_a_cluster(wheel: Path, tmp_path: Path) -> No
             str(tmp_path),
             SPARK_HOME=str(HOME),
             PYSPARK_PYTHON=str(python),
+            PYTHONPATH=str(archive),  # the driver's own Python worker is not given what --py-files names
             PENSTOCK_CACHE_DIR=str(tmp_path / "cache"),
         )
     places = json.loads((tmp_path / "places.json").read_text())
