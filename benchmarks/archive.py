@@ -25,7 +25,7 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the memory that the exact join needs
 POLICIES = ("arm", "prob", "rand")
 MEASURED = ("incomplete", "missed", "seconds")
 RUNS = 5  # of a repair; the fastest counts
-HOW = {"on": "key", "time": "ts", "window": WINDOW}
+HOW: dict[str, Any] = {"on": "key", "time": "ts", "window": WINDOW}
 WORKLOADS: dict[str, dict[str, Any]] = {
     "uniform": {"skew": 0.0},
     "Zipf 1, uncorrelated": {"skew": 1.0},

@@ -16,13 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 import penstock as pen
 from benchmarks import registry_tables
-from benchmarks.registry_tables import ROOT
 from benchmarks.spark import source, tables_written
+from benchmarks.tables import REPAIRS, ROOT, repair_table
 from penstock.spark import live
 from penstock.streams.workloads import uniform
 
-RESULTS = Path(__file__).with_name("refine.json")
-PAGE = ROOT / "docs" / "refine.md"
 TURNS = 3
 HELD = 0.93  # of what the exact join holds: a tenth of the rows is then shed
 FILES, WINDOWS = 20, 10  # micro-batches, and windows, in the whole stream
@@ -51,7 +49,8 @@ def measure(rows: int) -> dict[str, Any]:
         }
         counts = {name: job().count() for name, job in jobs.items()}
         found = spark.read.parquet(paths["results"]).count()
-        shed = spark.read.parquet(paths["ledger"]).where("reason = 'budget'").count()
+        lost = f"reason = 'budget' and shed_at < ts + interval {window} seconds"  # others waited for late rows
+        shed = spark.read.parquet(paths["ledger"]).where(lost).count()
         assert found + counts["repair"] == counts["whole"], (found, counts)
         seconds: dict[str, list[float]] = {name: [] for name in jobs}
         for _ in range(TURNS):
@@ -78,34 +77,17 @@ def whole(spark: Any, folder: Path, window: int) -> Any:
     return left.join(right, "key").where(apart < window * 10**6)
 
 
-def page(results: dict[str, dict[str, Any]]) -> str:
-    """Return the results as Markdown."""
-    head = ["rows", "rows shed", "pairs missing", "repair", "whole join", "repair / whole join"]
-    rows = [
-        [
-            f"{found['rows']:,}",
-            f"{found['shed']:.1%}",
-            f"{found['missing']:,} of {found['pairs']:,}",
-            f"{found['repair_seconds']:.1f} s",
-            f"{found['whole_seconds']:.1f} s",
-            f"{found['repair_seconds'] / found['whole_seconds']:.2f}",
-        ]
-        for found in results.values()
-    ]
-    return registry_tables.table(head, rows)
-
-
 def main() -> None:
     """Measure, and write it down."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.refine", description=__doc__)
     parser.add_argument("--rows", type=int, default=10**7, help="of both sides together")
     rows = parser.parse_args().rows
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    results = json.loads(REPAIRS.read_text(encoding="utf-8")) if REPAIRS.exists() else {}
     results[str(rows)] = measure(rows)
     ordered = {name: results[name] for name in sorted(results, key=int)}
-    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    registry_tables.write(PAGE, "repair", page(ordered))
-    print(page(ordered))
+    REPAIRS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    registry_tables.write(ROOT / "docs" / "refine.md", "repair", repair_table(ordered))
+    print(repair_table(ordered))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_every_cell_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for number, cell in enumerate(cells(path)):
         exec(compile(cell, f"{path.name}, cell {number}", "exec"), names)  # noqa: S102 - our own
     [axes] = plt.figure(plt.get_fignums()[-1]).axes
-    drawn = {str(line.get_label()): list(line.get_ydata()) for line in axes.get_lines()}  # type: ignore[arg-type]
+    drawn: dict[str, Any] = {str(line.get_label()): line.get_ydata() for line in axes.get_lines()}
     plt.close("all")
     assert set(names["policies"]) == drawn.keys()
     for policy in ("prob", "rand", "oldest"):
