@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-chaos test-kafka lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-auto bench-recall bench-cpu bench-dashboard figures docs site clean
+.PHONY: help demo test test-browser test-chaos test-kafka test-wheel lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-archive bench-refine bench-auto bench-recall bench-cpu bench-dashboard figures docs site clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ test-chaos: $(READY) ## kill, break and lose what can be on Spark, for half an h
 
 test-kafka: $(READY) ## run jobs against a real Kafka broker on loopback (its jars come through Maven)
 	$(BIN)/python -m pytest -m kafka tests/kafka
+
+test-wheel: $(READY) ## build the wheel, install it alone into a fresh environment, and submit it to a cluster on loopback
+	$(BIN)/python -m pytest -m wheel tests/wheel
 
 lint: $(READY) ## ruff and the rooms (import-linter)
 	$(BIN)/ruff check .
@@ -64,6 +67,12 @@ bench-optimum: $(READY) ## measure the offline optimum; writes benchmarks/optimu
 
 bench-quality: $(READY) ## measure every policy as a share of the optimum; writes benchmarks/quality.json, docs/quality.md
 	$(BIN)/python -m benchmarks.quality
+
+bench-archive: $(READY) ## measure what policies leave incomplete; writes benchmarks/archive.json, docs/refine.md's table
+	$(BIN)/python -m benchmarks.archive
+
+bench-refine: $(READY) ## measure the repair of a tenth of 10^7 rows beside the whole join; writes benchmarks/refine.json
+	$(BIN)/python -m benchmarks.refine
 
 bench-auto: $(READY) ## measure auto beside the best other policy; writes benchmarks/auto.json and docs/auto.md's table
 	$(BIN)/python -m benchmarks.auto

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).with_name("results.json")
 SPARK_RESULTS = Path(__file__).with_name("spark.json")
 
+REPAIRS = Path(__file__).with_name("refine.json")
 MULTIWAY = Path(__file__).with_name("multiway.json")
 ORDERS = Path(__file__).with_name("planner.json")
 CASES = ("sparse", "dense")
@@ -323,6 +324,23 @@ def multiway_spark_table(cases: dict[str, Any]) -> str:
     return table("four streams on Spark", head, rows)
 
 
+def repair_table(results: dict[str, dict[str, Any]]) -> str:
+    """Return what repairs on Spark took, beside whole joins."""
+    head = ["rows", "rows shed", "pairs missing", "repair", "whole join", "repair / whole join"]
+    rows = [
+        [
+            f"{found['rows']:,}",
+            f"{found['shed']:.1%}",
+            f"{found['missing']:,} of {found['pairs']:,}",
+            f"{found['repair_seconds']:.1f} s",
+            f"{found['whole_seconds']:.1f} s",
+            f"{found['repair_seconds'] / found['whole_seconds']:.2f}",
+        ]
+        for found in results.values()
+    ]
+    return registry_tables.table(head, rows)
+
+
 def table(title: str, head: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table; all columns but the first are numbers."""
     lines = [[title, *head], ["---", *["--:"] * len(head)], *rows]
@@ -348,6 +366,8 @@ def write_all() -> None:
         registry_tables.write(
             ROOT / "docs" / "planner.md", "multiway", multiway_table(json.loads(MULTIWAY.read_text()))
         )
+    if REPAIRS.exists():
+        registry_tables.write(ROOT / "docs" / "refine.md", "repair", repair_table(json.loads(REPAIRS.read_text())))
     if ORDERS.exists():
         registry_tables.write(ROOT / "docs" / "planner.md", "orders", orders_table(json.loads(ORDERS.read_text())))
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import auto, cpu, dashboard, figures, optimum, quality, registry_tables, tables
+from benchmarks import archive, auto, cpu, dashboard, figures, optimum, quality, registry_tables, tables
 
 from documents import ROOT
 from penstock.policies.registry import Entry, entries
@@ -62,6 +62,16 @@ def test_the_cost_of_a_dashboard_is_what_was_measured() -> None:
 def test_the_table_of_auto_is_what_was_measured() -> None:
     want = auto.page(json.loads(auto.RESULTS.read_text(encoding="utf-8")))
     assert want == registry_tables.between(auto.PAGE, "auto")[1]
+
+
+def test_the_table_of_incomplete_rows_is_what_was_measured() -> None:
+    want = archive.page(json.loads(archive.RESULTS.read_text(encoding="utf-8")))
+    assert want == registry_tables.between(archive.PAGE, "archive")[1]
+
+
+def test_the_table_of_repairs_is_what_was_measured() -> None:
+    want = tables.repair_table(json.loads(tables.REPAIRS.read_text(encoding="utf-8")))
+    assert want == registry_tables.between(ROOT / "docs" / "refine.md", "repair")[1]
 
 
 def test_the_tables_of_cpu_budgets_are_what_was_measured() -> None:

@@ -206,8 +206,9 @@ def refine(
         DataFrame; with `into` that of the whole folder.
 
     Raises:
-        InputError: if the ledger is not that of these rows, or cannot tell what is missing: that of a condition or a
-            CPU budget, of ``mode="observe"`` or ``policy="sample"``; of windows in rows on Spark or with lateness.
+        InputError: if the ledger is not that of these rows, or cannot tell what is missing: that of
+            ``mode="observe"``, ``policy="sample"`` or a CPU budget over entered rows; of windows in rows on Spark or
+            with lateness.
 
     Cost: what was shed, joined with its partners by hash; and reading the archive once.
 

@@ -5,8 +5,6 @@ import json
 import os
 import random
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -19,10 +17,10 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 
 import penstock as pen
+from clusters import end, family, standalone
 from streaming import counted, ticking, write_batches
 
 pytestmark = pytest.mark.chaos
@@ -87,24 +85,6 @@ class Job:
                 files[json.loads(line)["path"]] = path.name
         tables = [pq.read_table(path.removeprefix("file://")) for path in files]
         return counted(pa.concat_tables(tables))
-
-
-def end(process: "subprocess.Popen[bytes]") -> None:
-    """End a job and all it started, without a chance to say goodbye."""
-    started = family(process)
-    for pid in [process.pid, *(child.pid for child in started)]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
-    psutil.wait_procs(started, timeout=30)
-
-
-def family(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
-    """Return all that a job has started."""
-    try:
-        return list(psutil.Process(process.pid).children(recursive=True))
-    except psutil.NoSuchProcess:
-        return []
 
 
 def held_back(job: Job, keep: int) -> list[tuple[Path, Path]]:
@@ -259,25 +239,9 @@ def test_a_cluster_of_processes(tmp_path: Path, undisturbed: Rows) -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
-    """Start a standalone cluster of two machines, as far as Spark can tell; returns its address."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    address = f"spark://127.0.0.1:{port}"
-    small = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work"), address]
-    parts = [("master.Master", "127.0.0.1", ["--port", str(port), "--webui-port", "0"])]
-    parts += [("worker.Worker", host, small) for host in ("127.0.0.2", "127.0.0.3")]
-    home = Path(pyspark.__file__).parent
-    processes = []
-    try:
-        for name, host, options in parts:
-            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host, *options]
-            with (tmp_path / f"{host}.log").open("wb") as log:
-                env = {**os.environ, "SPARK_HOME": str(home)}
-                processes.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True))
+    """Return the address of a standalone cluster of two machines, as far as Spark can tell."""
+    with standalone(tmp_path) as address:
         yield address
-    finally:
-        for process in processes:
-            end(process)
 
 
 def test_tasks_that_straggle_are_run_twice_at_once(tmp_path: Path, cluster: str, undisturbed: Rows) -> None:

@@ -1,5 +1,6 @@
 """A bounded join and what is refined from its ledger are the exact join, by brute force."""
 
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pen
+import set_oracles
 from oracles import Arrival, Kind, exact
-from penstock.errors import ConditionError, InputError, PolicyError, WindowError
+from penstock.errors import InputError, PolicyError, WindowError
 from penstock.streams.workloads import zipf
 from traces import Table, by_time, pairs_of, plain_table, random_trace, text_table, traces, weighty_table, window
 
@@ -99,8 +101,9 @@ def test_what_cannot_be_refined() -> None:
     ledger = pen.run(*both, **how, memory=8).ledger
     with pytest.raises(WindowError, match="use a time window"):
         pen.refine(archive=both, ledger=ledger, **{**how, "window": pen.rows(5)}, lateness=2)
-    with pytest.raises(ConditionError, match="name key columns"):
-        pen.refine(archive=both, ledger=ledger, **{**how, "on": pen.band("key", within=1)})
+    budget = pen.cpu(comparisons_per_second=9, method="dual", over="entered")
+    with pytest.raises(InputError, match="only over='arrivals'"):
+        pen.refine(archive=both, ledger=ledger, **{**how, "window": pen.rows(5)}, cpu=budget)
     with pytest.raises(InputError, match="only observes"):
         pen.refine(archive=both, ledger=ledger, **how, memory=8, mode="observe")
     with pytest.raises(PolicyError, match="weight"):
@@ -116,3 +119,72 @@ def test_what_cannot_be_refined() -> None:
         pen.refine(archive=(streams.left,), ledger=ledger, **how)
     with pytest.raises(InputError, match="folders that pen"):
         pen.refine(archive=both, ledger=ledger, into="somewhere", **how)
+
+
+CONDITIONS = {
+    "overlap": pen.overlap("value", at_least=2),
+    "set_equal": pen.set_equal("value"),
+    "contains": pen.contains("value"),
+    "contained_in": pen.contained_in("value"),
+    "inner_product": pen.inner_product("value", at_least=1.5),
+    "band": pen.band("value", within=2),
+}
+
+
+def valued(seed: int, name: str, *, late: bool) -> tuple[list[set_oracles.Row], list[set_oracles.Row]]:
+    """Draw rows of both sides, some of them out of order, some of them without a value."""
+    lots = random.Random(seed)  # noqa: S311 - a test that repeats
+    sides = []
+    for _ in range(2):
+        times = sorted(lots.randrange(200) for _ in range(250))
+        back = [lots.randrange(9) if late and lots.random() < 0.3 else 0 for _ in times]
+        values = [
+            None
+            if lots.random() < 0.05
+            else lots.randrange(40)
+            if name == "band"
+            else [f"word {lots.randrange(7)}" for _ in range(lots.randrange(5))]
+            for _ in times
+        ]
+        sides.append([(max(0, ts - less), value) for ts, less, value in zip(times, back, values, strict=True)])
+    return sides[0], sides[1]
+
+
+@pytest.mark.parametrize("lateness", [0, 3])
+@pytest.mark.parametrize("method", ["selective", "random-drop"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_probes_that_were_skipped(name: str, method: str, lateness: int) -> None:
+    rows = valued(3, name, late=lateness > 0)
+    tables = [
+        pa.table({"ts": [ts for ts, _ in side], "value": [value for _, value in side], "id": range(len(side))})
+        for side in rows
+    ]
+    how: dict[str, Any] = {"on": CONDITIONS[name], "time": "ts", "window": (40, 30), "lateness": lateness}
+    how["cpu"] = pen.cpu(comparisons_per_second=120, method=method)
+    result = pen.run(tables[0], tables[1], **how)
+    assert result.report.unprobed.total + result.report.shed["budget"].total > 0
+    rest = pen.refine(archive=(tables[0], tables[1]), ledger=result.ledger, **how)
+    assert rest.num_rows > 0
+    assert rest.schema == result.table.schema
+    got = Counter(
+        pair
+        for table in (result.table, rest)
+        for pair in zip(table["id_left"].to_pylist(), table["id_right"].to_pylist(), strict=True)
+    )
+    assert Counter(set_oracles.pairs(name, CONDITIONS[name].bound, *rows, spans=(40, 30))) == got
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_keys_that_were_not_probed(seed: int) -> None:
+    trace = by_time(random_trace(seed, 300, 5))
+    result, rest = check(trace, plain_table, "rows", cpu=pen.cpu(comparisons_per_second=1, method="dual"))
+    assert result.report.unprobed.total > 0
+    assert rest.num_rows > 0
+
+
+def test_a_ledger_of_skipped_probes_needs_the_cpu_budget() -> None:
+    streams = zipf(300, keys=5, seed=1)
+    how: dict[str, Any] = {"on": "key", "time": "ts", "window": pen.rows(30)}
+    ledger = pen.run(streams.left, streams.right, **how, cpu=pen.cpu(comparisons_per_second=1)).ledger
+    with pytest.raises(InputError, match="give cpu= too"):
+        pen.refine(archive=(streams.left, streams.right), ledger=ledger, **how)

@@ -1,14 +1,18 @@
 """Saved columns come back as they were, and a column that repeats itself takes little room."""
 
+import random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
+import penstock as pen
+from penstock.errors import PenstockError
 from penstock.operator import saving
 
 KINDS = st.sampled_from([np.int64, np.int32, np.uint8, np.float32, np.float64, np.uint64])
@@ -37,3 +41,38 @@ def test_damaged_planes_are_refused() -> None:
     data = saving.to_planes({"pos": np.arange(1000)})
     with pytest.raises((ValueError, OSError, KeyError)):
         saving.from_planes(data[: len(data) // 2])
+
+
+def mutated(state: dict[str, bytes], lots: random.Random) -> dict[str, bytes]:
+    """Change, cut, double or remove some bytes of one part, or the part."""
+    name = lots.choice(sorted(state))
+    part = bytearray(state[name])
+    at = lots.randrange(len(part))
+    match lots.randrange(5):
+        case 0:
+            part[at] ^= 1 << lots.randrange(8)
+        case 1:
+            del part[at:]
+        case 2:
+            part[at:at] = lots.randbytes(lots.randrange(1, 9))
+        case 3:
+            part[at : at + 8] = lots.choice([b"null", b"-1", b"{}", b"[]", b"1e999", b'""'])
+        case _:
+            return {each: state[each] for each in state if each != name}
+    return {**state, name: bytes(part)}
+
+
+def test_a_thousand_mutated_states_end_in_typed_errors_only() -> None:
+    rows = pa.table({"ts": range(60), "key": [at % 7 for at in range(60)]})
+    op = pen.Join(on="key", time="ts", window=30, memory=10, policy="oldest", schemas=(rows.schema, rows.schema))
+    op.push(left=rows, right=rows)
+    whole = op.state_dict()
+    assert pen.Join.from_state(whole).report() == op.report()
+    lots = random.Random(11)  # noqa: S311 - a test that repeats
+    refused = 0
+    for _ in range(1000):
+        try:
+            pen.Join.from_state(mutated(whole, lots))
+        except PenstockError:
+            refused += 1
+    assert refused > 900  # the others changed nothing that counts

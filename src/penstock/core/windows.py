@@ -444,10 +444,14 @@ def detach(windows: Windows, bunch: int, slot: int) -> None:
         return
     start = runs[bunch, START]
     place = windows.link[slot, PLACE]
+    count = runs[bunch, COUNT] - 1
     if place != head:
         pool[start + place] = NONE
+        if place == head + count:  # nobody looks for the newest behind who left
+            while pool[start + head + count - 1] < 0:
+                count -= 1
+            runs[bunch, COUNT] = count
         return
-    count = runs[bunch, COUNT] - 1
     head += 1
     while pool[start + head] < 0:
         head += 1

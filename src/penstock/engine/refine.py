@@ -4,15 +4,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.windows import Ints
 from penstock.engine.pump import read_times, two_tables
 from penstock.errors import InputError, WindowError
 from penstock.operator.join import as_table
-from penstock.operator.ledger import ledger_schema
-from penstock.operator.results import assembled, importances
+from penstock.operator.ledger import UNPROBED, ledger_schema
+from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import SIDES, Bound, Settings, repairable
 from penstock.quality.archive import Shed, missing_pairs
+from penstock.quality.skipped import Skipped, uncompared_pairs
+from penstock.streams.intake import NO_INTS
+
+NO_SKIPS = Skipped(NO_INTS, NO_INTS, NO_INTS)
 
 
 def refine(left: Any, right: Any, ledger: Any, settings: Settings) -> Any:
@@ -27,6 +32,9 @@ def refine(left: Any, right: Any, ledger: Any, settings: Settings) -> Any:
         The missing rows, with the columns of the result (pandas if `left` is).
     """
     repairable(settings)
+    if getattr(settings.cpu, "over", None) == "entered":
+        want = "windows over entered rows give pairs that the exact join has not: only over='arrivals' is refined"
+        raise InputError("cpu", "over='entered'", want)
     left_table, right_table, to_pandas = two_tables(left, right)
     tables = (left_table, right_table)
     bound = Bound(settings, left_table.schema, right_table.schema).unbounded()
@@ -36,14 +44,18 @@ def refine(left: Any, right: Any, ledger: Any, settings: Settings) -> Any:
         )
         raise WindowError("window", f"{settings.window} with lateness={settings.lateness!r}", want)
     times = read_times(bound, left_table, right_table)
-    shed = _shed(as_table(ledger, "ledger"), bound, times)
+    told = _told(as_table(ledger, "ledger"), bound)
+    shed = _shed(told, bound, times)
     sides = bound.read(0, left_table), bound.read(1, right_table)
-    numbers = missing_pairs(sides, shed, span=bound.span, by_rows=bound.by_rows)
-    if not bound.coder.exact:  # codes are hashes
-        keys = [
-            table.select(names).take(rows) for table, names, rows in zip(tables, bound.keys, numbers, strict=True)
-        ]
-        same = bound.coder.equal(keys[0].columns, keys[1].columns)
+    if settings.cpu is None and bound.reader is None:
+        numbers = missing_pairs(sides, shed, span=bound.span, by_rows=bound.by_rows)
+    else:
+        condition = bound.reader.condition if bound.reader else None
+        numbers = uncompared_pairs(
+            sides, shed, _skipped(told), span=bound.span, by_rows=bound.by_rows, condition=condition
+        )
+    same = verified(bound, lambda side, rows: tables[side].select(bound.keys[side]).take(pa.array(rows)), *numbers)
+    if same is not None:
         numbers = numbers[0][same], numbers[1][same]
 
     def columns(side: int, names: list[str]) -> list[pa.ChunkedArray]:
@@ -53,15 +65,35 @@ def refine(left: Any, right: Any, ledger: Any, settings: Settings) -> Any:
     return found.to_pandas() if to_pandas else found
 
 
-def _shed(ledger: pa.Table | None, bound: Bound, times: tuple[Ints, Ints]) -> tuple[Shed, Shed]:
-    """Return what the ledger has of each side, and raise if it is not the ledger of these inputs."""
+def _told(ledger: pa.Table | None, bound: Bound) -> pa.Table:
+    """Return a ledger, and raise if it is none."""
     wanted = ledger_schema(bound).names
     if ledger is None or any(name not in ledger.schema.names for name in wanted):
         got = "None" if ledger is None else f"columns {', '.join(ledger.schema.names)}"
         raise InputError("ledger", got, f"give the ledger of pen.run or pen.Join, with {', '.join(wanted)}")
-    if ledger["shed_at_arrival"].null_count:
-        want = "only rows that were given up can be refined, not probes that were skipped"
-        raise InputError("ledger", "rows with the reason 'unprobed'", want)
+    if ledger["shed_at_arrival"].null_count and "skipped" not in wanted:
+        raise InputError("ledger", "rows with the reason 'unprobed'", "give cpu= too, as for the run that wrote it")
+    return ledger
+
+
+def _skipped(ledger: pa.Table) -> tuple[Skipped, Skipped]:
+    """Return the probes of each side that were skipped, in whole or in part."""
+    if "skipped" not in ledger.schema.names:
+        return NO_SKIPS, NO_SKIPS
+    found = []
+    for name in SIDES:
+        rows = ledger.filter((pc.field("side") == name) & (pc.field("reason") == UNPROBED))
+        lists = rows["skipped"].combine_chunks()
+        which = pc.list_parent_indices(lists)
+        ranges = lists.flatten()
+        arrival = rows["arrival"].to_numpy()[which.to_numpy()]
+        found.append(Skipped(arrival, *(ranges.field(end).to_numpy() for end in ("first", "end"))))
+    return found[0], found[1]
+
+
+def _shed(ledger: pa.Table, bound: Bound, times: tuple[Ints, Ints]) -> tuple[Shed, Shed]:
+    """Return the rows of each side that were given up, and raise if it is not the ledger of these inputs."""
+    ledger = ledger.filter(pc.field("reason") != UNPROBED)
     if np.any(ledger["shard"].to_numpy() != 0):
         raise InputError("ledger", "rows of several shards", "give the archive that pen.write wrote beside it")
     names = ledger["side"].combine_chunks().dictionary_encode()

@@ -367,7 +367,7 @@ class Join:
         bound = self.bound
         if left.size == 0:
             return bound.schema.empty_table()
-        same = verified(bound, self._payload, left, right)
+        same = verified(bound, lambda side, rows: self._payload[side].take(rows, bound.keys[side]), left, right)
         if same is not None and not same.all():
             self._collided += int((~same).sum())
             left, right = left[same], right[same]

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from penstock.core.windows import Floats, Ints
 from penstock.operator.settings import Bound, importance_of
-from penstock.streams.payload import Payload
 from penstock.streams.sets import doubtful, meets
 
 COMBINED: dict[str, Callable[[Floats], Floats]] = {
@@ -21,13 +20,14 @@ COMBINED: dict[str, Callable[[Floats], Floats]] = {
 }  # of (row, result): the importance of each result
 
 Columns = Callable[[int, list[str]], Sequence[Any]]  # of the rows of one side of pairs, by name
+Keys = Callable[[int, Ints], pa.Table]  # the key columns of rows of one side, by number
 
 
-def verified(bound: Bound, payload: Sequence[Payload], left: Ints, right: Ints) -> npt.NDArray[Any] | None:
+def verified(bound: Bound, keys: Keys, left: Ints, right: Ints) -> npt.NDArray[Any] | None:
     """Say which pairs meet by what their rows hold, and not only by codes; None: there is no doubt."""
     if bound.reader:
         rows = [np.unique(numbers) for numbers in (left, right)]
-        mine, theirs = (payload[side].take(rows[side], bound.keys[side]).column(0) for side in range(2))
+        mine, theirs = (keys(side, rows[side]).column(0) for side in range(2))
         if not doubtful(bound.reader, (mine, theirs)):
             return None
         values = []
@@ -36,10 +36,7 @@ def verified(bound: Bound, payload: Sequence[Payload], left: Ints, right: Ints) 
         return np.array([meets(bound.reader.condition, *both) for both in zip(*values, strict=True)], np.bool_)
     if bound.coder.exact:
         return None
-    return bound.coder.equal(
-        payload[0].take(left, bound.keys[0]).columns,
-        payload[1].take(right, bound.keys[1]).columns,
-    )
+    return bound.coder.equal(keys(0, left).columns, keys(1, right).columns)
 
 
 def importances(bound: Bound, columns: Columns) -> Floats:

@@ -203,7 +203,6 @@ def on_keys(settings: Settings) -> Settings:
 
 def repairable(settings: Settings) -> Settings:
     """Return settings of a join whose missing pairs a ledger tells, and raise for others."""
-    on_keys(settings)
     if settings.mode == "observe":
         raise InputError("mode", "'observe'", "a join that only observes returned every pair: nothing is missing")
     if settings.chosen.name == "sample" and settings.memory is not None:

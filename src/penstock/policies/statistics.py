@@ -104,13 +104,13 @@ MATCHED = {
 }
 
 
-def make(setting: Setting, source: object, half_life: object = None) -> Statistics:
-    """Return empty statistics from the given source."""
+def make(setting: Setting, source: object, half_life: object = None, spans: int = HALF_LIVES) -> Statistics:
+    """Return empty statistics from the given source; decayed counts weigh half after so many spans unless told."""
     if half_life is not None and source != "decayed":
         raise PolicyError("half_life", repr(half_life), 'only statistics="decayed" has one')
     life = 0
     if source == "decayed":
-        life = HALF_LIVES * int(setting.span.max()) if half_life is None else setting.ticks("half_life", half_life)
+        life = spans * int(setting.span.max()) if half_life is None else setting.ticks("half_life", half_life)
     cells = STRETCH if source == "memory" else 1 << (max(CELLS, setting.limit) - 1).bit_length()
     ring = max(CELLS, 4 * setting.limit) if source == "window" else 1
     empty = Statistics(
@@ -297,6 +297,14 @@ def present_weight(statistics: Statistics, side: int, clock: int) -> float:
             fresh[1] = math.ldexp(1.0, int(halves))
         fresh[0] = 2.0 ** ((since - times[1]) / statistics.life) * fresh[1]
     return fresh[0]
+
+
+@part
+def unit(statistics: Statistics, side: int, clock: int) -> float:
+    """Return what one arrival adds to a weight now; nothing, if weights were given."""
+    if statistics.kind == GIVEN:
+        return 0.0
+    return present_weight(statistics, side, clock) if statistics.life > 0 else 1.0
 
 
 @part

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import ColumnError, InputError, StateError, TimeError, WindowError
 from penstock.operator import saving
-from penstock.operator.settings import SIDES, Bound, Settings, repairable
+from penstock.operator.settings import SIDES, Bound, Settings, on_keys, repairable
 from penstock.spark.pipeline import arrow_schema
 from penstock.spark.writing import BATCH
 
@@ -21,9 +21,11 @@ IDENTITY = ("side", "shard", "arrival", "ts", *SIDES)
 LOST = (*IDENTITY, "shed_at_arrival", "reason")
 DONE, ABOUT = "_SUCCESS", "_refine.json"  # Spark's mark of a part that is whole; what the parts were made with
 PART = re.compile(rf"{BATCH}=(\d+)")
-MINE, THEIRS, UNTIL, BUCKET, LOW, HIGH = (
-    f"__penstock_{name}" for name in ("mine", "theirs", "until", "bucket", "low", "high")
+MINE, THEIRS, UNTIL, BUCKET, LOW, HIGH, PLACE = (
+    f"__penstock_{name}" for name in ("mine", "theirs", "until", "bucket", "low", "high", "place")
 )
+UNLIKE = ("float", "double", "collate")  # types in which equal values may have different hashes
+FEW = 4_000_000  # rows of a ledger whose places, two each and 16 bytes, every task can hold
 COMBINED: dict[str, Callable[[Any, Any], Any]] = {
     "min": F.least,
     "max": F.greatest,
@@ -51,7 +53,7 @@ class Refined(NamedTuple):
 
 def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
     """Return the missing rows of a whole archive; arguments as for ``penstock.refine``."""
-    repairable(settings)
+    repairable(on_keys(settings))
     if isinstance(archive, str) and isinstance(ledger, str):
         folders = Folders(archive, ledger, _session(spark))
         last = folders.after(None)[-1]
@@ -86,7 +88,7 @@ def refine_into(
         InputError: if the folders are not such, or parts are gone that are needed.
         StateError: if the folder was made with other arguments.
     """
-    repairable(settings)
+    repairable(on_keys(settings))
     if isinstance(batches, bool) or not isinstance(batches, int) or batches < 1:
         raise InputError("batches", repr(batches), "give a number of micro-batches, at least 1")
     folders = Folders(archive, ledger, _session(spark))
@@ -184,7 +186,8 @@ def _pairs(archive: Any, ledger: Any, losses: Any, bound: Bound) -> Any:
 
     `losses` is all that was lost: a pair that is missing for its left row's sake is not counted for its right one's.
     """
-    found = [_partners(archive, ledger, side, bound) for side in range(2)]
+    few = ledger.limit(FEW + 1).count() <= FEW
+    found = [_partners(archive, ledger, side, bound, few=few) for side in range(2)]
     gone = losses.where(F.col("side") == SIDES[0]).select(
         F.col("shard").alias("__penstock_shard"), F.col("arrival").alias(MINE), F.col("shed_at_arrival").alias(UNTIL)
     )
@@ -196,9 +199,14 @@ def _pairs(archive: Any, ledger: Any, losses: Any, bound: Bound) -> Any:
     return found[0].unionByName(found[1].join(gone, twice, "left_anti"))
 
 
-def _partners(archive: Any, ledger: Any, side: int, bound: Bound) -> Any:
-    """Return the pairs that are missing because of a row of this side."""
+def _partners(archive: Any, ledger: Any, side: int, bound: Bound, *, few: bool) -> Any:
+    """Return the pairs that are missing because of a row of this side.
+
+    If the ledger is not too long, every task gets a hash of each place where it looks for partners, and only rows of
+    the archive at such a place are shuffled.
+    """
     mine, theirs = SIDES[side], SIDES[1 - side]
+    own, others = bound.keys[side], bound.keys[1 - side]
     width = sum(bound.span)  # so a row's partners are in two pieces of time at most
     low, high = F.col(MINE) - bound.span[1 - side] + 1, F.col(MINE) + bound.span[side] - 1
     shed = (
@@ -224,8 +232,7 @@ def _partners(archive: Any, ledger: Any, side: int, bound: Bound) -> Any:
         .select("*", _piece(THEIRS, width).alias(f"{BUCKET}_"))
     )
     keys = [
-        F.col(mine).getField(name) == F.col(theirs).getField(other)
-        for name, other in zip(bound.keys[side], bound.keys[1 - side], strict=True)
+        F.col(mine).getField(name) == F.col(theirs).getField(other) for name, other in zip(own, others, strict=True)
     ]
     meets = [
         F.col("shard") == F.col("__penstock_shard"),
@@ -234,8 +241,19 @@ def _partners(archive: Any, ledger: Any, side: int, bound: Bound) -> Any:
         F.col(THEIRS).between(F.col(LOW), F.col(HIGH)),
         F.col(f"{theirs}_arrival") >= F.col(UNTIL),
     ]
-    found = shed.select("*", F.explode(pieces).alias(BUCKET)).join(rows, reduce(lambda a, b: a & b, meets))
+    shed = shed.select("*", F.explode(pieces).alias(BUCKET))
+    types = [_kinds(frame, name, keys) for frame, name, keys in ((shed, mine, own), (rows, theirs, others))]
+    if few and types[0] == types[1] and not any(word in kind for kind in types[0] for word in UNLIKE):
+        places = shed.select(F.xxhash64("shard", BUCKET, *(F.col(mine).getField(name) for name in own)).alias(PLACE))
+        place = F.xxhash64("__penstock_shard", f"{BUCKET}_", *(F.col(theirs).getField(name) for name in others))
+        rows = rows.withColumn(PLACE, place).join(F.broadcast(places.distinct()), PLACE, "left_semi").drop(PLACE)
+    found = shed.join(rows, reduce(lambda a, b: a & b, meets))
     return found.select("shard", "left_arrival", "right_arrival", *SIDES)
+
+
+def _kinds(rows: Any, struct: str, names: list[str]) -> list[str]:
+    """Return the types of some columns of a row, in words."""
+    return [str(rows.schema[struct].dataType[name].dataType.simpleString()) for name in names]
 
 
 def _piece(name: str, width: int) -> Any:
