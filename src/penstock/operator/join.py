@@ -280,12 +280,7 @@ class Join:
         if self._place[0] != WHOLE:
             ready = self._counted_here(ready, sides)
         if ready.late.size or ready.nulls.any():
-            late = np.bincount(ready.late[:, 0], minlength=2)
-            for core in self._cores:
-                counts = core.counts
-                counts[ARRIVED : ARRIVED + 2] += ready.nulls + late
-                counts[EXPIRED : EXPIRED + 2] += ready.nulls
-                counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
+            self._count_left_out(ready)
         if self._recall is not None:
             self._recall.take(self._core.plan, ready.batch, ready.code, self._bar)
             self._bar = self._intake.watermark
@@ -336,6 +331,15 @@ class Join:
             core.close()
         self._settle(late)
         return pa.concat_tables(found)
+
+    def _count_left_out(self, ready: Ready) -> None:
+        """Count the rows that came late or without a key: the core does not see them."""
+        late = np.bincount(ready.late[:, 0], minlength=2)
+        for core in self._cores:
+            counts = core.counts
+            counts[ARRIVED : ARRIVED + 2] += ready.nulls + late
+            counts[EXPIRED : EXPIRED + 2] += ready.nulls
+            counts[SHED + 2 * LATE : SHED + 2 * LATE + 2] += late
 
     def _observe(self, ready: Ready) -> None:
         """Let the rows of a push meet what the budget would have kept."""
