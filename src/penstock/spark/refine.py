@@ -18,7 +18,7 @@ from penstock.spark.pipeline import arrow_schema
 from penstock.spark.writing import BATCH
 
 IDENTITY = ("side", "shard", "arrival", "ts", *SIDES)
-LOST = (*IDENTITY, "shed_at_arrival", "reason")
+LOST = (*IDENTITY, "shed_at", "shed_at_arrival", "reason")
 DONE, ABOUT = "_SUCCESS", "_refine.json"  # Spark's mark of a part that is whole; what the parts were made with
 PART = re.compile(rf"{BATCH}=(\d+)")
 MINE, THEIRS, UNTIL, BUCKET, LOW, HIGH, PLACE = (
@@ -150,7 +150,7 @@ def missing(archive: Any, ledger: Any, settings: Settings) -> Any:
     Cost: a hash join of the ledger with the archive, by shard, key and time in pieces as long as both windows.
     """
     bound = _bound(archive, settings)
-    return _rows(_pairs(archive, ledger, ledger, bound), bound)
+    return _rows(_pairs(archive, ledger, ledger, bound, _tardy(archive, bound)), bound)
 
 
 def _missing_of(archive: Any, ledger: Any, batches: tuple[int, int], bound: Bound) -> Any:
@@ -165,7 +165,8 @@ def _missing_of(archive: Any, ledger: Any, batches: tuple[int, int], bound: Boun
     late = losses.where(now & (F.col("reason") == "late"))
     near = losses.where(_reached(new, bound, far))
     before = archive.where((F.col(BATCH) < first) & _reached(late, bound, far))
-    pairs = _pairs(new, near, losses, bound).unionByName(_pairs(before, late, losses, bound))
+    tardy = _tardy(archive.where(F.col(BATCH) <= last), bound)
+    pairs = _pairs(new, near, losses, bound, tardy).unionByName(_pairs(before, late, losses, bound, None))
     return _rows(pairs, bound)
 
 
@@ -181,13 +182,13 @@ def _reached(rows: Any, bound: Bound, far: int) -> Any:
     return F.col("ts").between(*ends)
 
 
-def _pairs(archive: Any, ledger: Any, losses: Any, bound: Bound) -> Any:
+def _pairs(archive: Any, ledger: Any, losses: Any, bound: Bound, tardy: Any) -> Any:
     """Return the pairs of rows of a ledger with the rows of an archive that they missed, as structs.
 
     `losses` is all that was lost: a pair that is missing for its left row's sake is not counted for its right one's.
+    `tardy` says which rows of the archive came after newer ones; None: only losses whose window was open count.
     """
-    few = ledger.limit(FEW + 1).count() <= FEW
-    found = [_partners(archive, ledger, side, bound, few=few) for side in range(2)]
+    found = [_partners_of_all(archive, ledger, side, bound, tardy) for side in range(2)]
     gone = losses.where(F.col("side") == SIDES[0]).select(
         F.col("shard").alias("__penstock_shard"), F.col("arrival").alias(MINE), F.col("shed_at_arrival").alias(UNTIL)
     )
@@ -199,7 +200,36 @@ def _pairs(archive: Any, ledger: Any, losses: Any, bound: Bound) -> Any:
     return found[0].unionByName(found[1].join(gone, twice, "left_anti"))
 
 
-def _partners(archive: Any, ledger: Any, side: int, bound: Bound, *, few: bool) -> Any:
+def _partners_of_all(archive: Any, ledger: Any, side: int, bound: Bound, tardy: Any) -> Any:
+    """Return the pairs that are missing because of a row of this side, whenever it was given up.
+
+    A row that was given up when its window had passed waited for late rows, and missed none but those: rows that came
+    in a later micro-batch than others with their time. In most streams these are few, and such losses are most.
+    """
+    mine = ledger.where(F.col("side") == SIDES[side])
+    ended = _tick(F.col("shed_at"), bound) >= _tick(F.col("ts"), bound) + bound.span[side]
+    waited = (F.col("reason") != "late") & ended
+    found = _partners(archive, mine.where(~waited), side, bound)
+    if tardy is None:
+        return found
+    return found.unionByName(_partners(archive.where(tardy), mine.where(waited), side, bound))
+
+
+def _tardy(archive: Any, bound: Bound) -> Any:
+    """Return the condition of rows that came in a later micro-batch than some newer one; None if there are none."""
+    if BATCH not in archive.columns:
+        return F.lit(True)
+    tick = _tick(F.col("ts"), bound)
+    newest, late = None, None
+    for batch, low, high in sorted(archive.groupBy(BATCH).agg(F.min(tick), F.max(tick)).collect()):
+        if newest is not None and low < newest:
+            here = (F.col(BATCH) == batch) & (tick < newest)
+            late = here if late is None else late | here
+        newest = high if newest is None else max(newest, high)
+    return late
+
+
+def _partners(archive: Any, ledger: Any, side: int, bound: Bound) -> Any:
     """Return the pairs that are missing because of a row of this side.
 
     If the ledger is not too long, every task gets a hash of each place where it looks for partners, and only rows of
@@ -243,6 +273,7 @@ def _partners(archive: Any, ledger: Any, side: int, bound: Bound, *, few: bool) 
     ]
     shed = shed.select("*", F.explode(pieces).alias(BUCKET))
     types = [_kinds(frame, name, keys) for frame, name, keys in ((shed, mine, own), (rows, theirs, others))]
+    few = ledger.limit(FEW + 1).count() <= FEW
     if few and types[0] == types[1] and not any(word in kind for kind in types[0] for word in UNLIKE):
         places = shed.select(F.xxhash64("shard", BUCKET, *(F.col(mine).getField(name) for name in own)).alias(PLACE))
         place = F.xxhash64("__penstock_shard", f"{BUCKET}_", *(F.col(theirs).getField(name) for name in others))
