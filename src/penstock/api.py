@@ -1,7 +1,6 @@
 """The front door: check what is given, call one function."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,26 +16,23 @@ from penstock.engine.multijoin import Joined
 from penstock.engine.offline import Optimum
 from penstock.engine.pump import Result
 from penstock.errors import InputError, PolicyError
+from penstock.operator import conditions
+from penstock.operator import cpu as budgets
 from penstock.operator import several as several_settings
 from penstock.operator.join import Join, as_table, settings_of
 from penstock.operator.multijoin import MultiJoin
 from penstock.operator.relations import Truncated
-from penstock.operator.settings import on_keys, pair, positive
+from penstock.operator.settings import on_keys
 from penstock.planner import plan as planning
 from penstock.planner import statistics
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import Stream
 from penstock.policies import registry
-from penstock.policies.cpu import controller, dual
-from penstock.policies.cpu.controller import Cpu
 from penstock.policies.registry import Policy
 from penstock.policies.statistics import Table
 from penstock.quality.books import Report
 from penstock.streams import files
-from penstock.streams.sets import Condition
-from penstock.streams.times import Every, Rows, nanoseconds
-
-CPU_METHODS = tuple(dict.fromkeys((*controller.METHODS, *dual.METHODS)))
+from penstock.streams.times import Every, Rows
 
 
 def join(  # noqa: PLR0913 - the one front door
@@ -593,176 +589,13 @@ def table(*, left: Mapping[Any, float], right: Mapping[Any, float]) -> Table:
     return Table(left, right)
 
 
-def overlap(column: Any, *, at_least: int, index: bool = True) -> Condition:
-    """Join rows whose sets share at least so many items: ``on=pen.overlap("words", at_least=3)``.
-
-    An item counts once however often it stands in a list. An empty set joins nothing.
-
-    Parameters:
-        column: a column of lists (of numbers, strings or whatever can be a key), or ("left", "right").
-        at_least: how many items, 1 or more.
-        index: find rows by an inverted index whose lists are in order of time; False: compare all (nested loop).
-
-    Examples:
-        >>> import penstock as pen, pyarrow as pa
-        >>> left = pa.table({"ts": [1, 2], "words": [["flood", "dam", "gate"], ["rain"]]})
-        >>> right = pa.table({"ts": [3], "words": [["gate", "dam", "dam"]], "id": [7]})
-        >>> pen.join(left, right, on=pen.overlap("words", at_least=2), time="ts", window=10).to_pylist()
-        [{'ts_left': 1, 'words_left': ['flood', 'dam', 'gate'], 'ts_right': 3, \
-'words_right': ['gate', 'dam', 'dam'], 'id': 7}]
-
-    Cost: O(1) to enter or leave per item; a probe visits the postings of its items.
-
-    References: gedik2007 §4.2.
-    """
-    if isinstance(at_least, bool) or not isinstance(at_least, int) or at_least < 1:
-        raise InputError("at_least", repr(at_least), "give a whole number, at least 1")
-    return Condition("overlap", pair("overlap", column), float(at_least), index)
-
-
-def set_equal(column: Any, *, index: bool = True) -> Condition:
-    """Join rows whose sets hold the same items, in whatever order and however often.
-
-    Parameters:
-        column, index: as for ``penstock.overlap``.
-    """
-    return Condition("set_equal", pair("set_equal", column), index=index)
-
-
-def contains(column: Any, *, index: bool = True) -> Condition:
-    """Join rows whose left set holds every item of the right set, whichever came later.
-
-    Parameters:
-        column, index: as for ``penstock.overlap``.
-    """
-    return Condition("contains", pair("contains", column), index=index)
-
-
-def contained_in(column: Any, *, index: bool = True) -> Condition:
-    """Join rows whose right set holds every item of the left set, whichever came later.
-
-    Parameters:
-        column, index: as for ``penstock.overlap``.
-    """
-    return Condition("contained_in", pair("contained_in", column), index=index)
-
-
-def inner_product(column: Any, *, at_least: float, index: bool = True) -> Condition:
-    """Join rows whose weighted sets have an inner product of at least so much.
-
-    Parameters:
-        column: a column of maps from items to weights or of lists of (item, weight), or ("left", "right"). Plain
-            lists weigh 1 an item. Weights are at least 0; of an item that stands twice the first counts.
-        at_least: more than 0.
-        index: as for ``penstock.overlap``.
-    """
-    return Condition("inner_product", pair("inner_product", column), positive("at_least", at_least), index)
-
-
-def band(column: Any, *, within: float) -> Condition:
-    """Join rows whose numbers differ by at most so much: ``on=pen.band("price", within=0.5)``.
-
-    Parameters:
-        column: a column of numbers, or ("left", "right"). Nulls, NaN and infinities join nothing.
-        within: the largest difference, 0 or more.
-
-    Cost: a nested loop over the window.
-    """
-    return Condition("band", pair("band", column), positive("within", within, zero=True), index=False)
-
-
-def cpu(  # noqa: PLR0913 - one budget
-    *,
-    comparisons_per_second: float | None = None,
-    latency: Any = None,
-    share: float | None = None,
-    method: str = "auto",
-    basic_window: Any = None,
-    every: Any = None,
-    queue: Any = None,
-    sampling: float = 0.1,
-    types: Any = None,
-    utility: Mapping[Any, float] | None = None,
-    combine: str = "max",
-    update: float = 0.25,
-    over: str = "arrivals",
-) -> Cpu:
-    """Make a CPU budget for a join: ``cpu=pen.cpu(comparisons_per_second=100_000)``.
-
-    The idea: on a condition, every row enters its window, and what is saved is comparisons. When rows come faster
-    than they can be compared with the whole other window, each is compared with the part that pays most, learned from
-    a sample. On equal keys, a row is probed or not, by what it would find, and if there is no time even to let all
-    rows enter, some are dropped at the queue. What was given up is in the ledger, row by row. With
-    `comparisons_per_second` time is the rows' own, and a run repeats.
-
-    Parameters:
-        comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
-            time column; per tick where time is in ticks. On equal keys a probe counts as one.
-        latency: a span such as "2 seconds": by the clock on the wall, how long a row may wait and its batch take.
-            What a comparison takes is measured. A push gets nine tenths of it, or half of that if the caller came
-            straight back from the last one, for then rows were waiting. If rows are behind, it gets so much less.
-        share: by the same clock, the part of each second of the time column that the join may be at work; of each
-            tick, where time is in ticks.
-        method: on a condition "selective" ("auto" means it); or, to compare with: "rate", "correlation" or
-            "direction", the paper's steps, each with those before it. On equal keys "auto": the best choice of rows
-            and of how many to probe, by what it promises; "dual" as dual2006 has it, "rear" without its
-            front-shedding, or "selective". To compare with: "random-drop" drops rows at the queue; on keys also
-            "modular", by how often their partners come, and "integrated", by that and the partners in memory.
-        basic_window: the parts that a window is cut into; default a twentieth of the window.
-        every: how often to adapt: half the period of bursts is good; default a quarter of the window.
-        queue: how long a row may wait; default as long as a basic window, at least 2 ticks.
-        sampling: the share of the work that goes into learning (the paper's gamma).
-        types: a column, or ("left", "right"), with the type of each row; goes with `utility`.
-        utility: {type: value}; what is worth most is then probed first, instead of what gives most pairs.
-        combine: the value of a pair: "max" or "mean" of its rows.
-        update: on equal keys, what it costs to let a row enter its window, in comparisons.
-        over: on equal keys and windows in rows, whether a window is the last rows that came ("arrivals"), so that
-            what is found is part of the exact join, or the last that entered ("entered"), as in dual2006.
-
-    Examples:
-        >>> import penstock as pen
-        >>> print(pen.cpu(comparisons_per_second=5000))
-        cpu(5000 comparisons a second, auto)
-
-    References: gedik2007 §4, §5; dual2006 §3, §4; das2003 §2.1.
-    """
-    given = [name for name, one in (("latency", latency), ("share", share)) if one is not None]
-    if len(given) + (comparisons_per_second is not None) > 1:
-        raise InputError(given[0], "more than one budget", "give one of comparisons_per_second, latency and share")
-    if method not in CPU_METHODS:
-        raise InputError("method", repr(method), f"give one of {', '.join(map(repr, CPU_METHODS))}")
-    if over not in {"arrivals", "entered"}:
-        raise InputError("over", repr(over), 'give "arrivals" or "entered"')
-    if (types is None) != (utility is None) or (utility is not None and not utility):
-        raise InputError("utility", f"{utility!r} with types={types!r}", "give both, a column and {type: value}")
-    if combine not in {"max", "mean"}:
-        raise InputError("combine", repr(combine), 'give "max" or "mean"')
-    if types is not None:
-        pair("types", types)
-    values = {kind: positive(f"utility[{kind!r}]", value, zero=True) for kind, value in (utility or {}).items()}
-    if positive("sampling", sampling) > 1:
-        raise InputError("sampling", repr(sampling), "give a number above 0 and up to 1")
-    if latency is not None and not (isinstance(latency, str | timedelta) and nanoseconds("latency", latency) > 0):
-        raise InputError("latency", repr(latency), 'give a span such as "2 seconds"')
-    if share is not None and positive("share", share) > 1:
-        raise InputError("share", repr(share), "give a number above 0 and up to 1")
-    speed = None if given else positive("comparisons_per_second", comparisons_per_second)
-    cost = positive("update", update)
-    return Cpu(
-        speed,
-        method,
-        basic_window,
-        every,
-        queue,
-        float(sampling),
-        types,
-        values or None,
-        combine,
-        cost,
-        over,
-        latency,
-        None if share is None else float(share),
-    )
+overlap = conditions.overlap
+set_equal = conditions.set_equal
+contains = conditions.contains
+contained_in = conditions.contained_in
+inner_product = conditions.inner_product
+band = conditions.band
+cpu = budgets.cpu
 
 
 def rows(count: int) -> Rows:

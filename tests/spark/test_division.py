@@ -135,3 +135,29 @@ def test_kernels_and_packers_agree_on_the_shard_of_an_item() -> None:
     items = np.random.default_rng(0).integers(-(1 << 62), 1 << 62, 200)
     words = items.view(np.uint64)
     assert placed(words, np.uint64(7)).tolist() == [int(part_of(word, np.uint64(7))) for word in words]
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_rows_that_wait_for_the_watermark_are_counted_once(*, index: bool) -> None:
+    tables = [table(rows(seed, "overlap"), "overlap") for seed in (5, 6)]
+    how: dict[str, Any] = {"on": pen.overlap("value", at_least=2, index=index), "time": "ts", "window": SPAN}
+    settings = settings_of({**how, "lateness": "watermark", "cpu": pen.cpu(comparisons_per_second=50)})
+    schemas = (tables[0].schema, tables[1].schema)
+    task = Task(settings.arguments(), schemas, shares(settings, 3))
+    sent = [destinations(Bound(settings, *schemas), side, each, 3) for side, each in enumerate(tables)]
+    for until in (None, TICKS // 2, TICKS):
+        reports = []
+        for at in range(3):
+            engine = task.engine(at)
+            assert isinstance(engine, Join)
+            left, right = (
+                each.take(pa.array(np.sort(row[shard == at])))
+                for each, (row, shard) in zip(tables, sent, strict=True)
+            )
+            engine.push(left=left, right=right)
+            if until is not None:
+                engine.watermark(until)
+            reports.append(engine.report())
+        assert all(report.balanced for report in reports)
+        for side in range(2):
+            assert tables[side].num_rows == sum(report.arrivals[side] for report in reports)

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
@@ -235,6 +236,23 @@ def test_ctrl_c_ends_a_job_and_the_next_run_goes_on(tmp_path: Path) -> None:
     assert not done["stopped"]
     assert done["report"]["arrivals"] == {"left": 3000, "right": 3000}
     assert done["report"]["pairs"] == meetings(trace, trace, 20).total()
+
+
+def test_correlated_attacks_are_found_in_the_time_there_is(spark: Any, tmp_path: Path) -> None:
+    file = tmp_path / "attacks.toml"
+    file.write_text((ROOT / "examples" / "jobs" / "attacks.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    report = run(load(file), spark).report
+    assert report is not None
+    assert report.balanced
+    assert report.arrivals == (3000, 3000)
+    assert report.unprobed.total > 0
+    found = spark.read.parquet(str(tmp_path / "out" / "attacks" / "found")).toPandas()
+    assert len(found) == report.pairs > 0
+    assert all(
+        len(set(left) & set(right)) >= 3 for left, right in zip(found.signs_left, found.signs_right, strict=True)
+    )
+    assert ((found.ts_left - found.ts_right).abs() < pd.Timedelta("2 minutes")).all()
+    assert not found.duplicated(["ts_left", "ts_right"]).any()  # a row a tick and side
 
 
 def test_the_drawn_examples_run_as_they_are(spark: Any, tmp_path: Path) -> None:

@@ -201,5 +201,7 @@ def _play(trace: Trace, bound: Bound, players: list[Contender], progress: Progre
 
 
 def _part(side: Side, rows: slice) -> Side:
-    columns = {name: column[rows] for name, column in side._asdict().items() if column is not None and column.size}
-    return side._replace(**columns)
+    """Return some rows of a side, one after the other."""
+    given = side._asdict().items()
+    columns = {name: column[rows] for name, column in given if isinstance(column, np.ndarray) and column.size}
+    return side._replace(**columns, rising=side.rising or None)

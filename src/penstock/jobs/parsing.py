@@ -1,8 +1,9 @@
 """Read a job file into checked, frozen parts; nothing is started, and no file but this one is opened."""
 
 import difflib
+import inspect
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ from penstock.jobs.keys import (
     within,
     wrong,
 )
+from penstock.operator import conditions
+from penstock.operator.cpu import cpu
 from penstock.operator.join import settings_of
 from penstock.operator.settings import COMBINE, MODES, SIDES, Settings, pair
 from penstock.policies import registry
@@ -52,12 +55,22 @@ SERVERS = matching(r"[A-Za-z0-9._-]+:[0-9]{1,5}", "a server such as localhost:90
 TOPIC = matching(r"[A-Za-z0-9._-]{1,249}", "a topic's name: letters, digits, dots, _ and -")
 PACKAGE = matching(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+", "a package such as group:name:version")
 SIZE = matching(r"[1-9][0-9]{0,6}[mg]", "a size such as 1g or 512m")
+CONDITIONS: dict[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (
+        conditions.overlap,
+        conditions.set_equal,
+        conditions.contains,
+        conditions.contained_in,
+        conditions.inner_product,
+        conditions.band,
+    )
+}
 NOT_YET = {
     "multijoin": "a job joins two sources, so far: write a [join], or call pen.multijoin in a program",
 }
 NOT_HERE = {
     "lateness": "on streams the watermark says it: set watermark in the sources",
-    "cpu": "a CPU budget is for joins that a program calls, so far: leave it out",
     "how": "only inner joins: leave it out",
 }
 
@@ -65,14 +78,59 @@ NOT_HERE = {
 # --- checks of single keys -----------------------------------------------------------------------------------------
 
 
-@check("a column, a list of columns, {left = ..., right = ...}, or a list of such")
+@check('columns, {left = ..., right = ...}, a list of such, or a condition such as {overlap = "words", at_least = 2}')
 def keys_of(value: Any) -> Any:
-    """Return a column, a list of columns, {left = ..., right = ...}, or a list of such."""
+    """Return what `on=` takes: a column, a list of columns, pairs of them, or a condition."""
+    if isinstance(value, dict) and set(value) & set(CONDITIONS):
+        return _condition(value)
     if isinstance(value, list):
         if not value or len({type(each) for each in value}) > 1:
             raise wrong(value, "give columns, or {left = ..., right = ...} for each, and at least one")
         return [sided(text)(each) for each in value]
     return sided(text)(value)
+
+
+def _condition(value: dict[str, Any]) -> Any:
+    """Return the condition that a table such as {overlap = "words", at_least = 2} stands for."""
+    named, *more = (each for each in value if each in CONDITIONS)
+    if more:
+        raise wrong(value, f"give one condition, {named} or {more[0]}")
+    with within(named):
+        columns = sided(text)(value[named])
+    return _called(CONDITIONS[named], {each: one for each, one in value.items() if each != named}, columns)
+
+
+def _called(function: Callable[..., Any], given: dict[str, Any], *arguments: Any) -> Any:
+    """Call a function of the public face with the options of a table, whose names are its own."""
+    known = {
+        each: one.default
+        for each, one in inspect.signature(function).parameters.items()
+        if one.kind is one.KEYWORD_ONLY
+    }
+    for each, one in given.items():
+        if each not in known:
+            with within(each):
+                raise wrong(one, nearest(each, known))
+    for each, default in known.items():
+        if default is inspect.Parameter.empty and each not in given:
+            with within(each):
+                raise wrong(NOTHING, "this key is required")
+    return function(*arguments, **given)
+
+
+@check('a budget such as {latency = "2 seconds"}')
+def cpu_of(value: Any) -> Any:
+    """Return what `cpu=` takes."""
+    given = dict(table(value))
+    for each, one in given.items():
+        with within(each):
+            if each == "types":
+                given[each] = sided(text)(one)
+            elif each == "utility":
+                table(one)
+            elif isinstance(one, list | dict):
+                raise wrong(one, "give a text or a number")
+    return _called(cpu, given)
 
 
 @check('a span such as "10 minutes", or "400 rows"')
@@ -348,6 +406,7 @@ class Joined:
     policy: Any = key(policy_of, "auto")
     importance: Any = key(sided(text), None)
     combine: str = key(one_of(*COMBINE), "min")
+    cpu: Any = key(cpu_of, None)
     per_key: int | None = key(count, None)
     shards: int | None = key(count, None)
     seed: int = key(seed, 0)

@@ -521,8 +521,9 @@ class Join:
             return Report(chosen, came, came, Sides(0, 0), none, 0, None, None, None, came.total, size, 0)
         counts, queue = self._books.counts, self._intake.waiting
         waits = np.bincount(queue.side, minlength=2)
-        waits += [sum(table.num_rows for table in tables) for tables in self._held]  # for the watermark
-        held = Sides(*(self._core.live(side) + int(waits[side]) for side in range(2)))
+        stored = waits + [sum(table.num_rows for table in tables) for tables in self._held]  # for the watermark
+        waits += [self._waiting_here(side) for side in range(2)]
+        held = Sides(*(self._core.live(side) + int(stored[side]) for side in range(2)))
         emitted = int(self._core.counts[PAIRS]) - self._collided
         pairs = emitted if self._shadow is None else int(counts[PAIRS])
         found = self._importance if self._shadow is None else self._shadow_importance
@@ -555,6 +556,24 @@ class Join:
             slowest=None if self._pace is None else self._pace.slowest,
             guesses=guesses,
         )
+
+    def _waiting_here(self, side: int) -> int:
+        """Return how many of the rows that wait for the watermark are to be counted in this shard. O(rows)."""
+        way, shard, shards = self._place
+        rows = sum(table.num_rows for table in self._held[side])
+        if way == WHOLE:
+            return rows
+        if way == BY_TURNS:  # as they will be numbered
+            return len(range((shard - int(self._intake.next[side])) % shards, rows, shards))
+        assert self.bound.reader is not None
+        name = self.bound.keys[side][0]
+        here = 0
+        for table in self._held[side]:
+            sets, _ = self.bound.reader.read(table[name], name, 0)
+            some = sets.size > 0  # a row without items is sent to one shard only
+            first = sets.item[sets.begin[some]].view(np.uint64)
+            here += int((placed(first, np.uint64(shards)) == np.uint64(shard)).sum() + (~some).sum())
+        return here
 
     def _guesses(self, emitted: int) -> tuple[Guess | None, Guess | None]:
         """Return what is known of the exact join: its pairs, and their importance."""
