@@ -202,6 +202,9 @@ def _play(trace: Trace, bound: Bound, players: list[Contender], progress: Progre
 
 def _part(side: Side, rows: slice) -> Side:
     """Return some rows of a side, one after the other."""
-    given = side._asdict().items()
-    columns = {name: column[rows] for name, column in given if isinstance(column, np.ndarray) and column.size}
+    columns: dict[str, Any] = {
+        name: column[rows]
+        for name, column in side._asdict().items()
+        if isinstance(column, np.ndarray) and column.size
+    }
     return side._replace(**columns, rising=side.rising or None)

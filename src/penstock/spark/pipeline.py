@@ -118,14 +118,18 @@ def _bound(
 
 
 def arrow_schema(frame: Any, name: str) -> pa.Schema:
-    """Return the Arrow schema in which a DataFrame's rows come."""
+    """Return the Arrow schema in which a DataFrame's rows come.
+
+    Any column may be null, also one that Spark knows never is: in ledger and archive the row of the other side is.
+    """
     if _has(frame.schema, VariantType):
         want = "a column's type does not travel: variants cannot be hashed; make it text with to_json"
         raise ColumnError(name, frame.schema.simpleString(), want)
     try:
-        return to_arrow_schema(frame.schema, timezone="UTC")
+        known = to_arrow_schema(frame.schema, timezone="UTC")
     except Exception as error:
         raise ColumnError(name, frame.schema.simpleString(), f"a column's type does not travel: {error}") from error
+    return pa.schema([field.with_nullable(nullable=True) for field in known])
 
 
 def _lateness(settings: Settings | several.Settings, frames: Mapping[str, Any]) -> object:
