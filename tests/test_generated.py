@@ -33,7 +33,13 @@ def test_claims_that_were_not_measured_are_said() -> None:
 
 
 def test_the_speed_table_says_what_was_not_measured() -> None:
-    want = ["Joins on arrays", "Joins from Arrow to Arrow", "Time per row", "Memory"]
+    want = [
+        "Joins on arrays",
+        "Joins from Arrow to Arrow",
+        "Time per row",
+        "Policies that look at importance",
+        "Memory",
+    ]
     assert "\n\n".join(f"{part}: not measured." for part in want) == tables.speed_table({})
     memory = [{"policy": "prob", "span": 1000, "grown": 5e8, "ratio": 1.25}]
     assert "| `prob` | 1,000 | 500 MB | 1.2x |" in tables.speed_table({"memory": memory})

@@ -315,8 +315,6 @@ def test_types_without_a_value_are_named() -> None:
 
 def test_what_a_budget_cannot_do_is_said() -> None:
     rows, cpu = table([(1, [1])]), pen.cpu(comparisons_per_second=9)
-    with pytest.raises(InputError, match=r"pen\.run and pen\.Join: leave it None"):
-        pen.refine(archive=(rows, rows), ledger=pa.table({}), on="row", time="ts", window=5, cpu=cpu)
     how: dict[str, Any] = {"on": pen.overlap("value", at_least=1), "time": "ts", "window": 5, "cpu": cpu}
     op = pen.Join(schemas=(rows.schema, rows.schema), **how)
     with pytest.raises(WindowError, match="the window stays"):
