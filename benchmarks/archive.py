@@ -4,8 +4,6 @@ Results are kept in benchmarks/archive.json, each workload as soon as it is meas
 of it.
 """
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -89,12 +87,7 @@ def page(results: dict[str, list[dict[str, Any]]]) -> str:
 
 def main() -> None:
     """Measure the workloads named on the command line, or all, and rewrite the page."""
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name in sys.argv[1:] or WORKLOADS:
-        results[name] = measure(name)
-        ordered = {each: results[each] for each in WORKLOADS if each in results}
-        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    registry_tables.write(PAGE, "archive", page(json.loads(RESULTS.read_text(encoding="utf-8"))))
+    registry_tables.write(PAGE, "archive", page(registry_tables.measured(RESULTS, WORKLOADS, measure)))
 
 
 if __name__ == "__main__":

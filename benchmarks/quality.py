@@ -3,8 +3,6 @@
 Results are kept in benchmarks/quality.json, each workload as soon as it is measured; docs/quality.md is made of it.
 """
 
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,13 +103,7 @@ def page(results: dict[str, dict[str, list[list[float]]]]) -> str:
 
 def main() -> None:
     """Measure the workloads named on the command line, or all, and rewrite the page."""
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name in sys.argv[1:] or WORKLOADS:
-        print(name, flush=True)
-        results[name] = measure(name)
-        ordered = {each: results[each] for each in WORKLOADS if each in results}
-        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    registry_tables.write(PAGE, "quality", page(json.loads(RESULTS.read_text(encoding="utf-8"))))
+    registry_tables.write(PAGE, "quality", page(registry_tables.measured(RESULTS, WORKLOADS, measure)))
 
 
 if __name__ == "__main__":

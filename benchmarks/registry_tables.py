@@ -1,10 +1,13 @@
-"""Write the tables that come from the registry: README.md's policies, docs/papers.md's claims and tests."""
+"""Keep results, and write the tables that come from the registry: README.md's policies, docs/papers.md's claims."""
 
 import ast
 import inspect
+import json
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from penstock.policies.registry import Entry, entries
 
@@ -180,6 +183,17 @@ def main() -> None:
     """Write both tables."""
     write(ROOT / "README.md", "policies", policy_table())
     write(ROOT / "docs" / "papers.md", "papers", papers_table())
+
+
+def measured(file: Path, workloads: Iterable[str], measure: Callable[[str], Any]) -> dict[str, Any]:
+    """Measure the workloads named on the command line, or all; keep each in a file of results, and return these."""
+    results = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for name in sys.argv[1:] or workloads:
+        print(name, flush=True)
+        results[name] = measure(name)
+        results = {each: results[each] for each in workloads if each in results}
+        file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    return results
 
 
 if __name__ == "__main__":
