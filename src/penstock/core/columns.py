@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, kernel, part, peek
+from penstock.core.jit import borrowed, kernel, part, peek, wide
 from penstock.core.windows import Ints
 
 WIDTHS = (1, 2, 4, 8)
@@ -65,13 +65,33 @@ def gather(
 
 @part
 def copy_words(begins: Ints, addresses: Ints, places: Ints, out: npt.NDArray[Any]) -> None:
-    """Copy words as wide as the items of `out`."""
-    begin, end = 1, 0  # of the chunk that the row before was found in
-    origin = 0
+    """Copy words as wide as the items of `out`.
+
+    Rows of a chunk or two, as pairs in a window smaller than a batch have them, are copied without a branch, so that
+    the compiler takes several at once.
+    """
+    least = most = wide(places[0])
     for i in range(places.size):
-        place = places[i]
-        if place < begin or place >= end:
-            chunk = np.searchsorted(begins, place, side="right") - 1
-            begin, end = begins[chunk], begins[chunk + 1]
-            origin = addresses[chunk] - out.itemsize * begin
-        out[i] = peek(origin + out.itemsize * place, out)
+        least, most = min(least, wide(places[i])), max(most, wide(places[i]))
+    chunks = begins.size - 1
+    density = chunks / (begins[chunks] - begins[0])
+    older, newer = chunk_of(begins, density, least), chunk_of(begins, density, most)
+    if newer - older <= 1:
+        bound = begins[newer]
+        old, new = addresses[older] - out.itemsize * begins[older], addresses[newer] - out.itemsize * bound
+        for i in range(places.size):
+            origin = new if places[i] >= bound else old
+            out[i] = peek(origin + out.itemsize * places[i], out)
+        return
+    for i in range(places.size):
+        chunk = chunk_of(begins, density, wide(places[i]))
+        out[i] = peek(addresses[chunk] + out.itemsize * (places[i] - begins[chunk]), out)
+
+
+@part
+def chunk_of(begins: Ints, density: float, place: int) -> int:
+    """Return the chunk that has this place: a guess that is right if chunks are of one size, or O(log chunks)."""
+    guess = min(wide((place - begins[0]) * density), begins.size - 2)
+    if begins[guess] <= place < begins[guess + 1]:
+        return guess
+    return wide(np.searchsorted(begins, place, side="right") - 1)

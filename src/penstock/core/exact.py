@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, kernel, part, prefetch, wide
+from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
 from penstock.core.rng import GOLDEN, S32
 from penstock.core.step import (
     ARRIVED,
@@ -38,7 +38,7 @@ from penstock.core.windows import NO_TICK, Ints, Words
 NEXT, LOW = 0, 1
 MOST, UNTIL, NEWEST = 0, 1, 2
 TAKEN, FOUND, COMPARED = 0, 2, 3  # entries of `done`: rows taken, one per side if not merged; pairs; comparisons
-CODE, OLDER = 0, 1
+CODE, OLDER, POS, ROW = 0, 1, 2, 3  # of a node
 BUCKETS = 4  # hash buckets per place in a ring
 FIRST_ROOM = 1024
 PAGE = 1 << 18  # words of a large page
@@ -46,6 +46,7 @@ FIRST_PAIRS = 1 << 16
 LAST_NUMBER = 1 << 30
 NARROW, NARROW_BYTES = 1 << 31, 4  # numbers of rows below this fit so many bytes
 NOT_BEGUN = -1
+MANY_KEYS, NO_ROOM = -1, -2  # instead of a number of pairs
 FORESEEN = 8  # rings grow to what the rate of arrivals lets expect, but not by more than that
 SMALL_WINDOW = 4  # a batch so many times larger than the windows is grouped, or one with as many more matches
 LAST_ROW = LAST_TICK = np.iinfo(np.int64).max
@@ -82,13 +83,13 @@ def _read_only(array: Ints) -> Ints:
 NOBODY = arrivals(NO_INTS, NO_INTS, NO_INTS)
 
 
+@columns(heads=2, nodes=4)
 class Rings(NamedTuple):
     """The rows of both sides that are not expired."""
 
     heads: Words  # (bucket, side) -> newest row there, by its place in the order of arrival; -1: none
-    nodes: Ints  # (side, place % room, [CODE, OLDER]): a row's code, and the next older row of its bucket
-    row: Ints  # (side, place % room)
-    pos: Ints  # (side, place % room)
+    nodes: Ints  # (side, place % room, [CODE, OLDER, POS, ROW]): a row's code, the next older row of its bucket, its
+    # time and its number: who meets it has all of them from one line of memory
     ends: Ints  # (side, [NEXT, LOW]): place of the next row to come, and of the oldest not expired
     behind: Ints  # (side, [MOST, UNTIL, NEWEST]): how far rows came behind newer ones, the place of the first that
     # did not, and the newest timestamp
@@ -101,6 +102,7 @@ class Survey(NamedTuple):
     last: int  # its last moment
     low_left: int  # place of the first left row in the window at its first moment
     low_right: int
+    held: int  # rows in both windows by then
     most: int  # left rows to take at once: no more than the windows hold, if rows are in order of time
     grouped: bool  # whether to group it
     newest: int  # the largest number of a row
@@ -138,16 +140,13 @@ def empty(room: int) -> Rings:
     They are laid side by side, from the beginning of a page on: a large piece of memory gets large pages from the
     system, a few where small ones would be thousands, and each first touch of a page costs microseconds.
     """
-    heads, nodes, each = BUCKETS * room, 4 * room, 2 * room
-    first, second, third, end = np.cumsum([heads, nodes, each, each]).tolist()
-    words = np.empty(end + PAGE, np.int64)
+    heads, nodes = BUCKETS * room, 8 * room
+    words = np.empty(heads + nodes + PAGE, np.int64)
     words = words[-(words.ctypes.data // 8) % PAGE :]
-    words[:first] = -1
+    words[:heads] = -1
     return Rings(
-        words[:first].view(np.int32).reshape(heads, 2),
-        words[first:second].reshape(2, room, 2),
-        words[second:third].reshape(2, room),
-        words[third:end].reshape(2, room),
+        words[:heads].view(np.int32).reshape(heads, 2),
+        words[heads : heads + nodes].reshape(2, room, 4),
         np.zeros((2, 2), np.int64),
         np.array([[0, 0, NO_TICK]] * 2),
         np.full(1, NO_TICK),
@@ -162,22 +161,29 @@ def bucket(buckets: int, code: int) -> int:
 
 
 @part
+def has_room(rings: Rings, side: int, rows: int) -> bool:
+    """Say whether a ring has room for so many more rows."""
+    end = rings.ends[side, NEXT] + rows
+    return end - rings.ends[side, LOW] <= rings.nodes.shape[1] and end < LAST_NUMBER
+
+
+@part
 def put(rings: Rings, side: int, place: int, at: int, code: int, row: int, pos: int) -> None:
     """Add a row at the head of its chain."""
-    slot = place & (rings.row.shape[1] - 1)
+    slot = place & (rings.nodes.shape[1] - 1)
     rings.nodes[side, slot, CODE] = code
     rings.nodes[side, slot, OLDER] = rings.heads[at, side]
-    rings.row[side, slot] = row
-    rings.pos[side, slot] = pos
+    rings.nodes[side, slot, ROW] = row
+    rings.nodes[side, slot, POS] = pos
     rings.heads[at, side] = place
 
 
 @part
 def expire(rings: Rings, side: int, oldest: int, counts: Ints) -> int:
     """Let go of the rows that count from `oldest` or before; returns the place of the first that stays."""
-    mask = rings.row.shape[1] - 1
+    mask = rings.nodes.shape[1] - 1
     low, end = rings.ends[side, LOW], rings.ends[side, NEXT]
-    while low < end and rings.pos[side, low & mask] <= oldest:
+    while low < end and rings.nodes[side, low & mask, POS] <= oldest:
         low += 1
     counts[EXPIRED + side] += low - rings.ends[side, LOW]
     rings.ends[side, LOW] = low
@@ -186,13 +192,14 @@ def expire(rings: Rings, side: int, oldest: int, counts: Ints) -> int:
 
 @part
 def look_ahead(rings: Rings, code: Ints, i: int, other: int) -> None:
-    """Ask for the memory that rows soon to come will touch."""
+    """Ask for the memory that rows soon to come will touch: of other rows, only for those not expired."""
     heads = rings.heads
     if i + 2 * AHEAD < code.size:
         prefetch(heads, bucket(heads.shape[0], code[i + 2 * AHEAD]))
     if i + AHEAD < code.size:
         place = wide(heads[bucket(heads.shape[0], code[i + AHEAD]), other])
-        prefetch(rings.nodes[other], place & (rings.row.shape[1] - 1))
+        place = place if place >= rings.ends[other, LOW] else 0
+        prefetch(rings.nodes[other], place & (rings.nodes.shape[1] - 1))
 
 
 @part
@@ -200,13 +207,13 @@ def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done:
     """Let rows of one side meet those of the other, and enter them; returns why it stopped."""
     other = 1 - side
     heads, nodes = rings.heads, rings.nodes[other]
-    mask = rings.row.shape[1] - 1
+    mask = rings.nodes.shape[1] - 1
     mine, theirs = pairs[side], pairs[other]
     older, newer = plan.span[other], plan.span[side]
     too_old = older + rings.behind[other, MOST]
     low, enter = rings.ends[other, LOW], rings.ends[side, NEXT]
     n, compared = done[FOUND], done[COMPARED]
-    own, own_row, own_pos = rings.nodes[side], rings.row[side], rings.pos[side]
+    own = rings.nodes[side]
     why = DONE
     i = done[TAKEN + side]
     while i < rows.code.size:
@@ -219,7 +226,7 @@ def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done:
             spot = place & mask
             compared += 1
             if nodes[spot, CODE] == code:
-                age = now - rings.pos[other, spot]
+                age = now - nodes[spot, POS]
                 if age >= too_old:
                     break  # and everyone further along the chain is older than the window
                 if age < older and -age < newer:
@@ -227,7 +234,7 @@ def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done:
                         why = PAIRS_FULL
                         break
                     mine[n] = rows.row[i]
-                    theirs[n] = rings.row[other, spot]
+                    theirs[n] = nodes[spot, ROW]
                     n += 1
             place = nodes[spot, OLDER]
         if why == PAIRS_FULL:
@@ -236,8 +243,8 @@ def meet(rings: Rings, plan: Plan, rows: Arrivals, side: int, pairs: Ints, done:
         slot = enter & mask
         own[slot, CODE] = code
         own[slot, OLDER] = heads[at, side]
-        own_row[slot] = rows.row[i]
-        own_pos[slot] = now
+        own[slot, POS] = now
+        own[slot, ROW] = rows.row[i]
         heads[at, side] = enter
         enter += 1
         i += 1
@@ -255,7 +262,7 @@ def step_merged(rings: Rings, plan: Plan, batch: Batch, code: Ints, counts: Ints
     rings, plan, batch, code = borrowed(rings), borrowed(plan), borrowed(batch), borrowed(code)
     counts, pairs, done = borrowed(counts), borrowed(pairs), borrowed(done)
     heads, nodes = rings.heads, rings.nodes
-    mask = rings.row.shape[1] - 1
+    mask = rings.nodes.shape[1] - 1
     n, compared = done[FOUND], done[COMPARED]
     for i in range(done[TAKEN], code.size):
         side = wide(batch.side[i])
@@ -273,7 +280,7 @@ def step_merged(rings: Rings, plan: Plan, batch: Batch, code: Ints, counts: Ints
                     done[TAKEN], done[FOUND], done[COMPARED] = i, begin, compared
                     return PAIRS_FULL
                 pairs[side, n] = batch.row[i]
-                pairs[other, n] = rings.row[other, spot]
+                pairs[other, n] = nodes[other, spot, ROW]
                 n += 1
             place = nodes[other, spot, OLDER]
         put(rings, side, rings.ends[side, NEXT], at, code[i], batch.row[i], batch.pos[i])
@@ -307,7 +314,7 @@ def sort_side(rings: Rings, low: int, rows: Arrivals, side: int, room: Room) -> 
     Returns whether the table had room for all keys.
     """
     member, start = room.member, room.start[side]
-    mask = rings.row.shape[1] - 1
+    mask = rings.nodes.shape[1] - 1
     held = rings.ends[side, NEXT] - low
     for n in range(held):
         mine = group(room, rings.nodes[side, (low + n) & mask, CODE])
@@ -326,8 +333,8 @@ def sort_side(rings: Rings, low: int, rows: Arrivals, side: int, room: Room) -> 
         start[g + 1] += start[g]
     for n in range(held):
         at = start[member[n]]
-        room.row[side, at] = rings.row[side, (low + n) & mask]
-        room.pos[side, at] = rings.pos[side, (low + n) & mask]
+        room.row[side, at] = rings.nodes[side, (low + n) & mask, ROW]
+        room.pos[side, at] = rings.nodes[side, (low + n) & mask, POS]
         start[member[n]] = at + 1
     for i in range(rows.code.size):
         at = start[member[held + i]]
@@ -342,28 +349,26 @@ def sort_side(rings: Rings, low: int, rows: Arrivals, side: int, room: Room) -> 
 
 
 @kernel
-def sort_both(rings: Rings, low: tuple[int, int], left: Arrivals, right: Arrivals, room: Room) -> int:
-    """Sort the rows held from these places on and the batch by key.
+def join_grouped(
+    rings: Rings, plan: Plan, low: tuple[int, int], left: Arrivals, right: Arrivals, room: Room, pairs: Ints
+) -> int:
+    """Sort the rows held from these places on and a batch by key, and emit the pairs with a row that is new.
 
-    Returns how many keys the left has, which are the first; -1: there are too many keys for the table.
+    Returns how many they are; MANY_KEYS: there are too many for the table; NO_ROOM: for them.
     """
-    rings, left, right, room = borrowed(rings), borrowed(left), borrowed(right), borrowed(room)
+    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
+    room, pairs = borrowed(room), borrowed(pairs)
     room.table[:] = -1
     room.found[0] = 0
     room.start[0, 0] = room.start[1, 0] = 0
-    fits = sort_side(rings, low[0], left, 0, room)
-    on_left = room.found[0]
-    return on_left if fits and sort_side(rings, low[1], right, 1, room) else -1
-
-
-@kernel
-def join_sorted(room: Room, plan: Plan, on_left: int, new_left: int, new_right: int, pairs: Ints) -> int:
-    """Emit the pairs of a sorted batch with a row that is new; returns how many, or -1 if they do not fit.
-
-    `new_left` and `new_right` are the numbers of the first new rows.
-    """
-    room, plan, pairs = borrowed(room), borrowed(plan), borrowed(pairs)
-    left, right = pairs[0], pairs[1]
+    if not sort_side(rings, low[0], left, 0, room):
+        return MANY_KEYS
+    on_left = room.found[0]  # its keys are the first
+    if not sort_side(rings, low[1], right, 1, room):
+        return MANY_KEYS
+    new_left = left.row[0] if left.row.size else LAST_ROW
+    new_right = right.row[0] if right.row.size else LAST_ROW
+    mine, theirs = pairs[0], pairs[1]
     rows, pos = room.row[1], room.pos[1]
     n = 0
     for g in range(on_left):
@@ -379,50 +384,51 @@ def join_sorted(room: Room, plan: Plan, on_left: int, new_left: int, new_right: 
             while stop < end and pos[stop] - now < plan.span[0]:
                 stop += 1
             least = begin if row >= new_left else max(begin, fresh)
-            if n + stop - least > left.size:
-                return -1
+            if n + stop - least > mine.size:
+                return NO_ROOM
             for partner in range(least, stop):
-                left[n] = row
-                right[n] = rows[partner]
+                mine[n] = row
+                theirs[n] = rows[partner]
                 n += 1
     return n
 
 
-@kernel
-def append_rows(rings: Rings, rows: Arrivals, side: int) -> None:
-    """Add rows of one side to its ring, without chains."""
-    rings, rows = borrowed(rings), borrowed(rows)
-    mask = rings.row.shape[1] - 1
-    for i in range(rows.code.size):
-        slot = rings.ends[side, NEXT] & mask
-        rings.nodes[side, slot, CODE] = rows.code[i]
-        rings.row[side, slot] = rows.row[i]
-        rings.pos[side, slot] = rows.pos[i]
-        rings.ends[side, NEXT] += 1
+@part
+def append_rows(rings: Rings, rows: Arrivals, first: int, side: int) -> None:
+    """Add rows of one side, from one on, to its ring, without chains."""
+    nodes, end = rings.nodes[side], rings.ends[side, NEXT]
+    mask = nodes.shape[0] - 1
+    for i in range(first, rows.code.size):
+        slot = end & mask
+        nodes[slot, CODE] = rows.code[i]
+        nodes[slot, POS] = rows.pos[i]
+        nodes[slot, ROW] = rows.row[i]
+        end += 1
+    rings.ends[side, NEXT] = end
 
 
 @kernel
 def refill(rings: Rings, old: Rings) -> None:
     """Enter the live rows of older rings."""
     rings, old = borrowed(rings), borrowed(old)
-    mask = old.row.shape[1] - 1
+    mask = old.nodes.shape[1] - 1
     for side in range(2):
         for place in range(old.ends[side, LOW], old.ends[side, NEXT]):
             at = place & mask
             code = old.nodes[side, at, CODE]
             slot = bucket(rings.heads.shape[0], code)
-            put(rings, side, rings.ends[side, NEXT], slot, code, old.row[side, at], old.pos[side, at])
+            put(rings, side, rings.ends[side, NEXT], slot, code, old.nodes[side, at, ROW], old.nodes[side, at, POS])
             rings.ends[side, NEXT] += 1
 
 
 @part
 def first_after(rings: Rings, side: int, oldest: int) -> int:
     """Return the place of the first row that counts from after `oldest`: rows are in order of time."""
-    mask = rings.row.shape[1] - 1
+    mask = rings.nodes.shape[1] - 1
     low, high = rings.ends[side, LOW], rings.ends[side, NEXT]
     while low < high:
         middle = (low + high) // 2
-        if rings.pos[side, middle & mask] <= oldest:
+        if rings.nodes[side, middle & mask, POS] <= oldest:
             low = middle + 1
         else:
             high = middle
@@ -475,7 +481,9 @@ def look_over(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, counts:
     overtaken = rings.behind[0, MOST] > 0 or rings.behind[1, MOST] > 0
     grouped = not overtaken and SMALL_WINDOW * max(held, expected) <= (left.pos.size + right.pos.size) * matches
     most = wide(max(held, FIRST_ROOM)) if in_order else wide(left.pos.size)
-    return Survey(wide(last), lows[0], lows[1], most, grouped, newest_row, wide(min(expected, LAST_NUMBER)))
+    return Survey(
+        wide(last), lows[0], lows[1], wide(held), most, grouped, newest_row, wide(min(expected, LAST_NUMBER))
+    )
 
 
 @part
@@ -518,6 +526,29 @@ def settle(rings: Rings, plan: Plan, left: int, right: int, done: Ints, tick: in
 
 
 @kernel
+def settle_grouped(
+    rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, done: Ints, last: int, clock: Ints, counts: Ints
+) -> bool:
+    """Enter the rows of a batch that are not too old at its end, and settle it; returns whether they had room."""
+    rings, plan, left, right = borrowed(rings), borrowed(plan), borrowed(left), borrowed(right)
+    done, clock, counts = borrowed(done), borrowed(clock), borrowed(counts)
+    release(rings, plan, last, last, counts)
+    stale_left = stale_right = 0
+    if not plan.patient:
+        stale_left = np.searchsorted(left.pos, last - plan.span[0], side="right")
+        stale_right = np.searchsorted(right.pos, last - plan.span[1], side="right")
+    if not (has_room(rings, 0, left.pos.size - stale_left) and has_room(rings, 1, right.pos.size - stale_right)):
+        return False
+    append_rows(rings, left, stale_left, 0)
+    append_rows(rings, right, stale_right, 1)
+    counts[EXPIRED] += stale_left
+    counts[EXPIRED + 1] += stale_right
+    clock[:] = last
+    enter(rings, plan, left.pos.size, right.pos.size, done, last, clock, counts)
+    return True
+
+
+@kernel
 def step_sides(rings: Rings, plan: Plan, left: Arrivals, right: Arrivals, pairs: Ints, done: Ints) -> int:
     """Let the right rows of a batch meet the left ones before it, then its left rows all right ones.
 
@@ -542,9 +573,7 @@ def step_at_once(
     pairs, done, clock, counts = borrowed(pairs), borrowed(done), borrowed(clock), borrowed(counts)
     seen = look_over(rings, plan, left, right, counts)
     fits = seen.newest < NARROW or pairs.itemsize > NARROW_BYTES
-    for side in range(2):
-        end = rings.ends[side, NEXT] + (left.pos.size if side == 0 else right.pos.size)
-        fits &= end - rings.ends[side, LOW] <= rings.row.shape[1] and end < LAST_NUMBER
+    fits &= has_room(rings, 0, left.pos.size) and has_room(rings, 1, right.pos.size)
     if seen.grouped or not fits or left.pos.size > seen.most:
         return seen, NOT_BEGUN
     why = meet(rings, plan, right, 1, pairs, done)
@@ -602,7 +631,7 @@ class ExactJoin:
             step_merged(self.rings, self.plan, NO_ROWS, NO_INTS, self.counts, self._pairs, np.zeros(4, np.int64))
         else:
             step_sides(self.rings, self.plan, NOBODY, NOBODY, self._pairs, np.zeros(4, np.int64))
-            self._join_grouped((0, 0), NOBODY, NOBODY)
+            self._join_grouped(survey(self.rings, self.plan, NOBODY, NOBODY, self.counts), NOBODY, NOBODY)
 
     def push(self, batch: Batch, code: Ints, into: Ints | None = None) -> tuple[Ints, Ints]:
         """Take a batch and return the row numbers of its pairs, left and right, as good until the next call.
@@ -646,7 +675,9 @@ class ExactJoin:
             self._step_sides(left, right, done)
         else:
             self._widen(seen.newest)
-            (self._push_grouped if seen.grouped else self._push_chained)(seen, left, right, done)
+            if seen.grouped:
+                return self._push_grouped(seen, left, right, done)
+            self._push_chained(seen, left, right, done)
         self._clock.fill(seen.last)
         return self._settled(arrived, done, seen.last)
 
@@ -664,36 +695,29 @@ class ExactJoin:
         pairs = done[FOUND]
         return self._pairs[0, :pairs], self._pairs[1, :pairs]
 
-    def _push_grouped(self, seen: Survey, left: Arrivals, right: Arrivals, done: Ints) -> None:
-        done[FOUND] = done[COMPARED] = self._join_grouped((seen.low_left, seen.low_right), left, right)
-        self._expire(seen.last, seen.last)
-        stale = [
-            0 if self.plan.patient else int(np.searchsorted(rows.pos, seen.last - span, side="right"))
-            for rows, span in zip((left, right), self.plan.span, strict=True)
-        ]
-        self.counts[EXPIRED : EXPIRED + 2] += stale
-        self._reserve(left.pos.size - stale[0], right.pos.size - stale[1], seen.expected)
-        for side, rows in enumerate((left, right)):
-            append_rows(self.rings, rows.part(stale[side], rows.pos.size), side)
+    def _push_grouped(self, seen: Survey, left: Arrivals, right: Arrivals, done: Ints) -> tuple[Ints, Ints]:
+        done[FOUND] = done[COMPARED] = self._join_grouped(seen, left, right)
         self._chained = False
+        while not settle_grouped(self.rings, self.plan, left, right, done, seen.last, self._clock, self.counts):
+            self._reserve(left.pos.size, right.pos.size, seen.expected)
+        return self._found(done)
 
-    def _join_grouped(self, low: tuple[int, int], left: Arrivals, right: Arrivals) -> int:
-        rows = int(self.rings.ends[:, NEXT].sum() - sum(low)) + left.pos.size + right.pos.size
-        room = self._room
-        if not rows <= room.member.size <= FIRST_ROOM + 4 * rows:
-            room = room_for(rows, FIRST_ROOM)
-        while (on_left := sort_both(self.rings, low, left, right, room)) < 0:
-            room = room_for(rows, room.table.size)  # a large table is slow: it is wiped, and fills the cache
-        self._room = room
-        new = [int(rows.row[0]) if rows.row.size else LAST_ROW for rows in (left, right)]
-        while (pairs := join_sorted(room, self.plan, on_left, new[0], new[1], self._pairs)) < 0:
-            self._roomier(0)
+    def _join_grouped(self, seen: Survey, left: Arrivals, right: Arrivals) -> int:
+        rows = seen.held + left.pos.size + right.pos.size
+        if not rows <= self._room.member.size <= FIRST_ROOM + 4 * rows:
+            self._room = room_for(rows, FIRST_ROOM)
+        low = seen.low_left, seen.low_right
+        while (pairs := join_grouped(self.rings, self.plan, low, left, right, self._room, self._pairs)) < 0:
+            if pairs == MANY_KEYS:
+                self._room = room_for(rows, self._room.table.size)  # a large table is slow: it is wiped, and fills
+            else:  # the cache
+                self._roomier(0)
         return pairs
 
     def _push_chained(self, seen: Survey, left: Arrivals, right: Arrivals, done: Ints) -> None:
         self._reserve(left.pos.size, right.pos.size, seen.expected)
         if not self._chained:
-            self._lay_out(self.rings.row.shape[1])
+            self._lay_out(self.rings.nodes.shape[1])
         for number, (mine, theirs) in enumerate(pieces(left, right, seen.most)):
             if number:
                 clock = min(int(rows.pos[0]) for rows in (mine, theirs) if rows.pos.size)
@@ -746,7 +770,7 @@ class ExactJoin:
         """Make room for so many more rows of each side; if that takes more room, for those expected at once."""
         (next_left, low_left), (next_right, low_right) = self.rings.ends.tolist()
         need = max(next_left - low_left + left, next_right - low_right + right)
-        room = self.rings.row.shape[1]
+        room = self.rings.nodes.shape[1]
         if need > room or max(next_left + left, next_right + right) >= LAST_NUMBER:
             need = max(need, min(expected + max(left, right), FORESEEN * need))
             self._lay_out(max(room, 1 << (need - 1).bit_length()))
@@ -770,24 +794,30 @@ class ExactJoin:
 
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending."""
-        rows = self._around(self.rings.row, side)
-        return np.sort(rows) if self.plan.by_rows else rows  # rows of a tick may have come in any order
+        if self.plan.by_rows:
+            return np.sort(self._around(side, ROW))  # rows of a tick may have come in any order
+        ring, held = self.rings.nodes[side], self.live(side)
+        if held == 0:
+            return NO_INTS
+        low, end = (self.rings.ends[side, [LOW, NEXT]] % len(ring)).tolist()
+        first, last = int(ring[low, ROW]), int(ring[end - 1, ROW])
+        return np.arange(first, last + 1) if last - first + 1 == held else self._around(side, ROW)
 
     def held(self, side: int) -> tuple[Ints, Ints]:
         """Return the numbers of the rows held on one side, ascending, and what each counts from."""
-        rows, pos = self._around(self.rings.row, side), self._around(self.rings.pos, side)
+        rows, pos = self._around(side, ROW), self._around(side, POS)
         if not self.plan.by_rows:
             return rows, pos
         order = np.argsort(rows)
         return rows[order], pos[order]
 
-    def _around(self, ring: Ints, side: int) -> Ints:
-        """Return what a ring holds of the rows of one side, in order of arrival."""
-        size = ring.shape[1]
-        low, end = self.rings.ends[side, LOW] % size, self.rings.ends[side, NEXT] % size
+    def _around(self, side: int, entry: int) -> Ints:
+        """Return an entry of the nodes of the rows held on one side, in order of arrival."""
+        ring = self.rings.nodes[side, :, entry]
+        low, end = (self.rings.ends[side, [LOW, NEXT]] % len(ring)).tolist()
         if low > end or (low == end and self.live(side) > 0):
-            return np.concatenate([ring[side, low:], ring[side, :end]])
-        return ring[side, low:end].copy()
+            return np.concatenate([ring[low:], ring[:end]])
+        return ring[low:end].copy()
 
     def adopt(self, rows: Batch, code: Ints, counts: Ints, following: Ints) -> None:  # noqa: ARG002 - as WindowJoin
         """Take over the rows that another join held, in order of time, with its counters."""
@@ -796,8 +826,11 @@ class ExactJoin:
             self._reserve(*(side.row.size for side in sides))
             survey(self.rings, self.plan, *sides, self.counts)
             for side, mine in enumerate(sides):
-                append_rows(self.rings, mine, side)
-            self._lay_out(self.rings.row.shape[1])
+                places = self.rings.ends[side, NEXT] + np.arange(mine.row.size)
+                columns = np.stack([mine.code, places, mine.pos, mine.row], axis=1)  # without chains: laid out below
+                self.rings.nodes[side, places % self.rings.nodes.shape[1]] = columns
+                self.rings.ends[side, NEXT] += mine.row.size
+            self._lay_out(self.rings.nodes.shape[1])
             self.rings.tick[0] = rows.tick[-1]
             self._clock[:] = rows.clock[-1] if self.plan.by_rows else rows.tick[-1]
         self.counts[:] = counts

@@ -33,7 +33,7 @@ from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 6  # of the saved state
+VERSION = 7  # of the saved state
 LEDGER = ("keep", "off")
 FREED = 1 << 24  # bytes to give back at once
 
@@ -279,7 +279,7 @@ class Join:
     def _step(self, ready: Ready, sides: tuple[Side, Side] = (NO_ROWS, NO_ROWS)) -> pa.Table:
         if self._place[0] != WHOLE:
             ready = self._counted_here(ready, sides)
-        if ready.late.size or ready.nulls.any():
+        if ready.late.size or np.count_nonzero(ready.nulls):
             self._count_left_out(ready)
         if self._recall is not None:
             self._recall.take(self._core.plan, ready.batch, ready.code, self._bar)

@@ -48,8 +48,8 @@ def importances(bound: Bound, columns: Columns) -> Floats:
 
 def assembled(bound: Bound, columns: Columns, importance: Floats | None, weight: Floats | None) -> pa.Table:
     """Put joined rows together from the columns of both sides, pair by pair, and what is reckoned from them."""
-    halves = [iter(columns(side, bound.sources[side])) for side in range(2)]
-    found = [next(halves[side]) for _, side, _ in bound.layout]
+    halves = columns(0, bound.sources[0]), columns(1, bound.sources[1])
+    found = [halves[side][at] for side, at in bound.origins]
     found += [pa.array(values) for values in (importance, weight) if values is not None]
     if bound.settings.event_time is not None:
         times = [bound.clock.values(_column(columns, side, name), "time") for side, name in enumerate(bound.time)]

@@ -266,6 +266,8 @@ class Bound:
         self.layout, self.schema = self._layout()
         self.types = self.schema.types
         self.sources = [[source for _, at, source in self.layout if at == side] for side in range(2)]
+        # of each column of the result: its side, and its place among that side's
+        self.origins = [(side, self.sources[side].index(source)) for _, side, source in self.layout]
         if self.reader:
             self._on_condition(self.reader)
 

@@ -3,6 +3,7 @@
 import ctypes
 import os
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,12 +149,15 @@ class Payload:
             return self.schema.empty_table().select(columns).columns
         begins = self._begins[: len(self._chunks) + 1]
         places = self._find(np.ascontiguousarray(numbers), begins)
-        taken = self._gathered(places, begins, columns)
-        rest = [name for name in columns if name not in taken]
-        if rest:
-            rows = pa.concat_tables([chunk.rows.select(rest) for chunk in self._chunks])
-            taken |= zip(rest, rows.take(pa.array(places - begins[0])).columns, strict=True)
-        return [taken[name] for name in columns]
+        which = [self._places[name] for name in columns]
+        words = [at for at in which if not self._wordless[at]]
+        gathered = self._gathered(places, begins, words) if words else []
+        if len(words) == len(which):
+            return gathered
+        rest = [name for name, at in zip(columns, which, strict=True) if self._wordless[at]]
+        rows = pa.concat_tables([chunk.rows.select(rest) for chunk in self._chunks])
+        halves = iter(gathered), iter(rows.take(pa.array(places - begins[0])).columns)
+        return [next(halves[self._wordless[at] > 0]) for at in which]
 
     def _find(self, numbers: Ints, begins: Ints) -> Ints:
         """Return where the rows with these numbers are, all chunks laid end to end."""
@@ -166,25 +170,18 @@ class Payload:
         find(firsts, begins, np.array(addresses), numbers, places)
         return places
 
-    def _gathered(self, places: Ints, begins: Ints, columns: list[str]) -> dict[str, pa.Array]:
-        """Return those of these columns that can be copied as words, for rows at these places. O(places)."""
-        words = [name for name in columns if not self._wordless[self._places[name]]]
-        if not words:
-            return {}
-        which = [self._places[name] for name in words]
-        offsets, end = [], 0
-        for at in which:
-            offsets.append(end)
-            end += -(-places.size * self._widths[at] // ALIGNED) * ALIGNED
-        memory = pa.allocate_buffer(end)
+    def _gathered(self, places: Ints, begins: Ints, which: list[int]) -> list[pa.Array]:
+        """Return these columns, whose values can be copied as words, for rows at these places. O(places)."""
+        size = places.size
+        spans = [size * self._widths[at] for at in which]
+        offsets = [0, *accumulate(-(-span // ALIGNED) * ALIGNED for span in spans)]
+        memory = pa.allocate_buffer(offsets[-1])
         out = np.frombuffer(memory, np.uint8)
         gather(begins, self._addresses, places, np.array(which), self._width_array, np.array(offsets), out)
-        return {
-            name: pa.Array.from_buffers(
-                self._types[at], places.size, [None, memory.slice(offset, places.size * self._widths[at])]
-            )
-            for name, at, offset in zip(words, which, offsets, strict=True)
-        }
+        return [
+            pa.Array.from_buffers(self._types[at], size, [None, memory.slice(offset, span)])
+            for at, offset, span in zip(which, offsets, spans, strict=False)
+        ]
 
     def wasteful(self, live: int) -> bool:
         """Say whether a trim is due, given how many rows are live."""
