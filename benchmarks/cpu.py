@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import penstock as pen
-from benchmarks import clock, figures, registry_tables
+from benchmarks import clock, figures, overlap, registry_tables
 from benchmarks.registry_tables import ROOT
 from penstock.report.papers.registry import PAPERS, figure
 from penstock.streams.workloads import drifting, zipf
@@ -74,7 +74,7 @@ def on_keys() -> list[dict[str, Any]]:
     return rows
 
 
-PARTS = {"default": default_over_random, "keys": on_keys}
+PARTS = {"default": default_over_random, "keys": on_keys, "index": overlap.measure}
 
 
 def page(results: dict[str, Any]) -> str:
@@ -102,6 +102,7 @@ def page(results: dict[str, Any]) -> str:
             [row["streams"], str(row["rate"]), *(f"{row[name]:.3f}" for name in KEYED), f"{row['auto'] / best:.3f}"]
         )
     parts += ["### Equal keys: the share of the exact pairs, over arrivals", registry_tables.table(head, rows)]
+    parts.append(overlap.page(results["index"]))
     if "clock" in results:
         parts.append(clock.page(results["clock"]["found"], results["clock"]["minutes"]))
     return "\n\n".join(parts)
