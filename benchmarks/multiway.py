@@ -231,8 +231,35 @@ def sparks_cascade(window: int) -> on_spark.Plan:
     return plan
 
 
+def penstocks_cascade(window: int) -> on_spark.Plan:
+    """Return Penstock's joins of two, one after the other: the time of a result so far is that of its latest row."""
+
+    def plan(*streams: Any) -> Any:
+        named = [
+            s.withColumnRenamed("ts", f"ts_{name}") if at else s.selectExpr("key", "ts as at", "ts as ts_a")
+            for at, (name, s) in enumerate(zip(NAMES, streams, strict=True))
+        ]
+        joined = named[0]
+        for at, name in enumerate(NAMES[1:], start=1):
+            last = name == NAMES[-1]
+            joined = pen.join(
+                joined,
+                named[at],
+                on="key",
+                time=("at", f"ts_{name}"),
+                window=f"{window} ms",
+                event_time=None if last else "latest",
+            )
+            times = [f"ts_{each}" for each in NAMES[: at + 1]]
+            near = f"unix_millis(greatest({', '.join(times)})) - unix_millis(least({', '.join(times)})) < {window}"
+            joined = joined.where(near).selectExpr("key", *([] if last else ["latest as at"]), *times)
+        return joined
+
+    return plan
+
+
 def measure_spark() -> dict[str, Any]:
-    """Time the join of four streams at once on a local Spark beside a cascade of Spark's own joins of two."""
+    """Time the join of four streams at once on a local Spark beside cascades of joins of two."""
     found = {}
     with on_spark.live.local_spark("6g") as spark:
         for case, (keys, window) in FOUR_WAY.items():
@@ -241,9 +268,10 @@ def measure_spark() -> dict[str, Any]:
                 name: closed(pa.table({"ts": np.arange(SPARK_ROWS), "key": rng.integers(0, keys, SPARK_ROWS)}), -at)
                 for at, name in enumerate(NAMES, start=1)
             }
-            ways = {"at once": at_once(window), "cascade": sparks_cascade(window)}
+            ways = {"at once": at_once, "penstock": penstocks_cascade, "spark": sparks_cascade}
+            plans = {name: (way(window), on_spark.ROCKS) for name, way in ways.items()}
             with on_spark.tables_written(rows, SPARK_FILES) as folder:
-                runs = {name: on_spark.played(spark, folder, plan, names=NAMES) for name, plan in ways.items()}
+                runs = on_spark.in_turns(spark, folder, plans, 1, NAMES)
             results = [run["result"] for run in runs.values() if run["result"] is not None]
             if any(result != results[0] for result in results):
                 raise AssertionError(f"different results: {results}")
