@@ -84,7 +84,8 @@ class Work(NamedTuple):
     cursor: Ints  # depth -> the next place to look at
     code: Ints  # depth -> what its first test compares with
     bound: Ints  # depth -> the place that is being joined
-    dead: Ints  # depth -> rows that count from there or before are too old for the new row
+    low: Ints  # depth -> the oldest place that is not too old for the new row, where that is known
+    high: Ints  # depth -> the first place that comes after the new row, and will find it
     now: Ints  # [the time of the new row]
 
 
@@ -126,6 +127,19 @@ def holds(how: int, mine: int, theirs: int) -> bool:
 
 
 @part
+def first_after(windows: Windows, s: int, low: int, high: int, field: int, bound: int) -> int:
+    """Return the first of some places of a window whose TS or POS is after a bound. O(log rows)."""
+    base, mask = windows.first[s], windows.mask[s]
+    while low < high:
+        middle = (low + high) // 2
+        if windows.rows[base + (middle & mask), field] <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@part
 def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
     """Return what a window counts to at a new row: the time, or the rows that came until then.
 
@@ -133,16 +147,24 @@ def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
     """
     if not nests.by_rows[s]:
         return now
-    begin, high = windows.ends[s, LOW], windows.ends[s, NEXT]
-    base, mask = windows.first[s], windows.mask[s]
-    low = begin
-    while low < high:
-        middle = (low + high) // 2
-        if windows.rows[base + (middle & mask), TS] <= now:
-            low = middle + 1
-        else:
-            high = middle
-    return windows.rows[base + ((low - 1) & mask), POS] if low > begin else LONG_AGO
+    low = wide(windows.ends[s, LOW])
+    after = first_after(windows, s, low, wide(windows.ends[s, NEXT]), TS, now)
+    return windows.rows[windows.first[s] + ((after - 1) & windows.mask[s]), POS] if after > low else LONG_AGO
+
+
+@part
+def limit(windows: Windows, nests: Nests, work: Work, source: int, depth: int, s: int) -> None:
+    """Find between which places a loop finds partners: inside that of the new rows, neither too old nor after it."""
+    low, high = wide(windows.ends[s, LOW]), wide(windows.ends[s, NEXT])
+    if s == source:
+        low = wide(windows.ends[s, FRESH])
+    elif nests.loops[source, depth, WHEN] == AFTER:
+        now = wide(work.now[0])
+        high = first_after(windows, s, wide(windows.ends[s, FRESH]), high, TS, now - (s > source))
+        dead = clock_of(windows, nests, s, now) - nests.span[s]
+        if low < high and windows.rows[windows.first[s] + (low & windows.mask[s]), POS] <= dead:
+            low = first_after(windows, s, low, high, POS, dead)
+    work.low[depth], work.high[depth] = low, high
 
 
 @part
@@ -158,8 +180,7 @@ def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -
         work.cursor[depth] = windows.heads[head]
     else:
         work.cursor[depth] = windows.ends[s, NEXT] - 1
-    if loop[source, depth, WHEN] == AFTER:
-        work.dead[depth] = clock_of(windows, nests, s, work.now[0]) - nests.span[s]
+    limit(windows, nests, work, source, depth, s)
 
 
 @part
@@ -190,11 +211,9 @@ def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, sp
 def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> int:
     """Go on with the loop at some depth to the next row that joins the rows outside; -1: there is none."""
     loop = nests.loops
-    s, base, mask = loop[source, depth, STREAM], loop[source, depth, FIRST], loop[source, depth, MASK]
-    codes, how, after = loop[source, depth, NODES], loop[source, depth, COMPARE], loop[source, depth, WHEN] == AFTER
+    mask, codes, how = loop[source, depth, MASK], loop[source, depth, NODES], loop[source, depth, COMPARE]
     chained = loop[source, depth, BUCKETS] > 0
-    low = windows.ends[s, FRESH] if s == source else windows.ends[s, LOW]
-    now, dead, code = work.now[0], work.dead[depth], work.code[depth]
+    low, high, code = work.low[depth], work.high[depth], work.code[depth]
     place = work.cursor[depth]
     compared = 0
     found = -1
@@ -203,14 +222,7 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
         here = place
         place = windows.nodes[codes + spot, OLDER] if chained else place - 1
         compared += 1
-        if after:
-            ts = windows.rows[base + spot, TS]
-            if ts > now or (ts == now and s > source):
-                continue  # it comes after the new row, and will find it
-            if windows.rows[base + spot, POS] <= dead:
-                place = IDLE  # and so is everyone further on
-                break
-        joins = codes < 0 or holds(how, windows.nodes[codes + spot, CODE], code)
+        joins = here < high and (codes < 0 or holds(how, windows.nodes[codes + spot, CODE], code))
         if joins and fits(windows, nests, work, source, depth, spot):
             found = here
             break
