@@ -127,19 +127,6 @@ def holds(how: int, mine: int, theirs: int) -> bool:
 
 
 @part
-def first_after(windows: Windows, s: int, low: int, high: int, field: int, bound: int) -> int:
-    """Return the first of some places of a window whose TS or POS is after a bound. O(log rows)."""
-    base, mask = windows.first[s], windows.mask[s]
-    while low < high:
-        middle = (low + high) // 2
-        if windows.rows[base + (middle & mask), field] <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@part
 def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
     """Return what a window counts to at a new row: the time, or the rows that came until then.
 
@@ -147,24 +134,52 @@ def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
     """
     if not nests.by_rows[s]:
         return now
-    low = wide(windows.ends[s, LOW])
-    after = first_after(windows, s, low, wide(windows.ends[s, NEXT]), TS, now)
-    return windows.rows[windows.first[s] + ((after - 1) & windows.mask[s]), POS] if after > low else LONG_AGO
+    begin, high = windows.ends[s, LOW], windows.ends[s, NEXT]
+    base, mask = windows.first[s], windows.mask[s]
+    low = begin
+    while low < high:
+        middle = (low + high) // 2
+        if windows.rows[base + (middle & mask), TS] <= now:
+            low = middle + 1
+        else:
+            high = middle
+    return windows.rows[base + ((low - 1) & mask), POS] if low > begin else LONG_AGO
 
 
 @part
-def limit(windows: Windows, nests: Nests, work: Work, source: int, depth: int, s: int) -> None:
-    """Find between which places a loop finds partners: inside that of the new rows, neither too old nor after it."""
-    low, high = wide(windows.ends[s, LOW]), wide(windows.ends[s, NEXT])
+def unlimited(windows: Windows, nests: Nests, work: Work, source: int, depth: int, s: int) -> None:
+    """Let a loop run over its whole window; if it is that of the new rows, over these, and all inside are open."""
+    work.low[depth], work.high[depth] = windows.ends[s, LOW], windows.ends[s, NEXT]
     if s == source:
-        low = wide(windows.ends[s, FRESH])
-    elif nests.loops[source, depth, WHEN] == AFTER:
-        now = wide(work.now[0])
-        high = first_after(windows, s, wide(windows.ends[s, FRESH]), high, TS, now - (s > source))
+        work.low[depth] = windows.ends[s, FRESH]
+        for inner in range(depth + 1, nests.span.size):
+            work.low[inner] = IDLE
+            work.high[inner] = windows.ends[nests.loops[source, inner, STREAM], NEXT]
+
+
+@part
+def limit(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
+    """Find between which places the loops inside that of a new row find its partners: neither too old nor after it.
+
+    New rows come newest first, so the places only ever go down: O(1) for each, on the whole.
+    """
+    now = wide(work.now[0])
+    for inner in range(depth + 1, nests.span.size):
+        s = nests.loops[source, inner, STREAM]
+        base, mask, begin = windows.first[s], windows.mask[s], wide(windows.ends[s, LOW])
+        low, high = wide(work.low[inner]), wide(work.high[inner])
+        latest = now - (s > source)
+        while high > windows.ends[s, FRESH] and windows.rows[base + ((high - 1) & mask), TS] > latest:
+            high -= 1
         dead = clock_of(windows, nests, s, now) - nests.span[s]
-        if low < high and windows.rows[windows.first[s] + (low & windows.mask[s]), POS] <= dead:
-            low = first_after(windows, s, low, high, POS, dead)
-    work.low[depth], work.high[depth] = low, high
+        if low == IDLE:
+            low = begin
+            while low < high and windows.rows[base + (low & mask), POS] <= dead:
+                low += 1
+        else:
+            while low > begin and windows.rows[base + ((low - 1) & mask), POS] > dead:
+                low -= 1
+        work.low[inner], work.high[inner] = low, high
 
 
 @part
@@ -180,7 +195,8 @@ def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -
         work.cursor[depth] = windows.heads[head]
     else:
         work.cursor[depth] = windows.ends[s, NEXT] - 1
-    limit(windows, nests, work, source, depth, s)
+    if loop[source, depth, WHEN] != AFTER:
+        unlimited(windows, nests, work, source, depth, s)
 
 
 @part
@@ -251,6 +267,7 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
         work.bound[depth] = place
         if nests.loops[source, depth, WHEN] == AT:
             work.now[0] = windows.rows[windows.first[source] + (place & windows.mask[source]), TS]
+            limit(windows, nests, work, source, depth)
         if depth < last:
             depth += 1
             begin(windows, nests, work, source, depth)
