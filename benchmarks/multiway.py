@@ -25,9 +25,10 @@ from penstock.operator.ordering import Ordered
 from penstock.operator.several import Bound, Settings
 from penstock.planner.statistics import Stream
 from penstock.report.papers.golab2003 import ALIKE, ONE_FAST, TABLE_5
-from penstock.report.papers.several import Drawn, batches, shortest
+from penstock.report.papers.several import Drawn, batches, shortest, timed
 
 REPEATS = 3
+MANY = 15  # runs of each interval: the differences are small
 TICKS = 12_000
 EQUAL = ALIKE[:4]
 INTERVALS = (1, 2, 5, 10, 20, 30, 50)
@@ -36,6 +37,22 @@ ROWS = 200_000  # of each stream
 SPARK_ROWS = 500_000
 SPARK_FILES = 4  # micro-batches, of 500,000 rows, as those of joins of two
 KEPT = ("seconds", "rows", "held_rows", "state_bytes", "result", "stopped")  # of a run on Spark
+TABLE_6 = [
+    Stream(f"S{at}", rate=rate, window=100, distinct=values)
+    for at, (rate, values) in enumerate([(100, 200), (1, 200), (1, 20), (3, 2)], start=1)
+]
+TABLE_7 = [
+    Stream(f"S{at}", rate=rate, window=100, distinct=values)
+    for at, (rate, values) in enumerate([(11, 200), (10, 100), (1, 65), (1, 20)], start=1)
+]
+PRINTED: dict[str, tuple[Any, dict[str, int]]] = {  # orders of the paper's tables, with the costs in its text
+    "Table 5": (TABLE_5, {"1234": 16_000, "2134": 19_600}),
+    "Table 6": (TABLE_6, {"2134": 80_400, "1234": 120_000, "2314": 123_150, "2341": 248_450}),
+    "Table 7": (
+        TABLE_7,
+        {"3412": 49_542, "3142": 47_977, "3124": 51_954, "1234": 68_200, "2134": 79_000},
+    ),
+}
 SETTINGS = 40  # drawn, in which GENERAL LAZY is compared with the others
 NAMES = "abcd"
 WINDOW, CHANGE, END = 100, 1000, 4000  # when one stream becomes faster
@@ -47,6 +64,23 @@ def spearman(one: list[float], other: list[float]) -> float:
     """Return the rank correlation."""
     ranks = [np.argsort(np.argsort(values)) for values in (one, other)]
     return float(np.corrcoef(*ranks)[0, 1])
+
+
+def measure_costs() -> list[dict[str, Any]]:
+    """Compare the costs of orders with those that the paper prints, and the heuristic's order with the cheapest."""
+    found = []
+    for name, (streams, printed) in PRINTED.items():
+        costs = {order: pen.plan(streams, order=[f"S{at}" for at in order]).cost for order in printed}
+        cheapest, heuristic = pen.plan(streams).cost, pen.plan(streams, order="heuristic").cost
+        found.append(
+            {
+                "table": name,
+                "orders": len(printed),
+                "differ": sum(round(costs[order]) != cost for order, cost in printed.items()),
+                "heuristic": heuristic / cheapest,
+            }
+        )
+    return found
 
 
 def measure_orders() -> list[dict[str, Any]]:
@@ -80,21 +114,30 @@ def measure_orders() -> list[dict[str, Any]]:
 
 
 def measure_intervals() -> dict[str, Any]:
-    """Time lazy evaluation by its interval and number of buckets (Figure 4a), and its algorithms (Figure 3b)."""
+    """Time lazy evaluation by its interval and number of buckets (Figure 4a), and its algorithms (Figure 3b).
+
+    Rates by interval are medians of many runs; which interval was best in each run is kept beside them.
+    """
     case = Drawn(EQUAL, 4 * TICKS)
-    rates = {}
+    rates, spread = {}, {}
     for index in ("none", 2, 10, 30):
         ways = {every: case.loops(every, index=index, algorithm="lazy") for every in INTERVALS}
-        rates[str(index)] = {
-            every: ways[every].arrivals / seconds for every, seconds in shortest(ways, REPEATS).items()
-        }
+        times = timed(ways, MANY)
+        rates[str(index)] = {every: ways[every].arrivals / np.median(taken) for every, taken in times.items()}
+        spread[str(index)] = [min(INTERVALS, key=lambda every: times[every][run]) for run in range(MANY)]
     fast = Drawn(ONE_FAST, TICKS)
     algorithms = {}
     for every in (1, 10, 50):
         ways = {name: fast.loops(every, index="none", algorithm=name) for name in ("naive", "lazy", "general")}
         times = shortest(ways, REPEATS)
         algorithms[every] = {name: {"seconds": times[name], "compared": ways[name].compared} for name in ways}
-    return {"rates": rates, "algorithms": algorithms, "best": best_intervals(), "drawn": measure_general()}
+    return {
+        "rates": rates,
+        "best_of_runs": spread,
+        "algorithms": algorithms,
+        "best": best_intervals(),
+        "drawn": measure_general(),
+    }
 
 
 def best_intervals() -> dict[str, dict[str, int]]:
@@ -231,8 +274,35 @@ def sparks_cascade(window: int) -> on_spark.Plan:
     return plan
 
 
+def penstocks_cascade(window: int) -> on_spark.Plan:
+    """Return Penstock's joins of two, one after the other: the time of a result so far is that of its latest row."""
+
+    def plan(*streams: Any) -> Any:
+        named = [
+            s.withColumnRenamed("ts", f"ts_{name}") if at else s.selectExpr("key", "ts as at", "ts as ts_a")
+            for at, (name, s) in enumerate(zip(NAMES, streams, strict=True))
+        ]
+        joined = named[0]
+        for at, name in enumerate(NAMES[1:], start=1):
+            last = name == NAMES[-1]
+            joined = pen.join(
+                joined,
+                named[at],
+                on="key",
+                time=("at", f"ts_{name}"),
+                window=f"{window} ms",
+                event_time=None if last else "latest",
+            )
+            times = [f"ts_{each}" for each in NAMES[: at + 1]]
+            near = f"unix_millis(greatest({', '.join(times)})) - unix_millis(least({', '.join(times)})) < {window}"
+            joined = joined.where(near).selectExpr("key", *([] if last else ["latest as at"]), *times)
+        return joined
+
+    return plan
+
+
 def measure_spark() -> dict[str, Any]:
-    """Time the join of four streams at once on a local Spark beside a cascade of Spark's own joins of two."""
+    """Time the join of four streams at once on a local Spark beside cascades of joins of two."""
     found = {}
     with on_spark.live.local_spark("6g") as spark:
         for case, (keys, window) in FOUR_WAY.items():
@@ -241,9 +311,10 @@ def measure_spark() -> dict[str, Any]:
                 name: closed(pa.table({"ts": np.arange(SPARK_ROWS), "key": rng.integers(0, keys, SPARK_ROWS)}), -at)
                 for at, name in enumerate(NAMES, start=1)
             }
-            ways = {"at once": at_once(window), "cascade": sparks_cascade(window)}
+            ways = {"at once": at_once, "penstock": penstocks_cascade, "spark": sparks_cascade}
+            plans = {name: (way(window), on_spark.ROCKS) for name, way in ways.items()}
             with on_spark.tables_written(rows, SPARK_FILES) as folder:
-                runs = {name: on_spark.played(spark, folder, plan, names=NAMES) for name, plan in ways.items()}
+                runs = on_spark.in_turns(spark, folder, plans, 1, NAMES)
             results = [run["result"] for run in runs.values() if run["result"] is not None]
             if any(result != results[0] for result in results):
                 raise AssertionError(f"different results: {results}")
@@ -324,6 +395,7 @@ def measure_shedding() -> list[dict[str, Any]]:
 
 
 PARTS = {
+    "costs": measure_costs,
     "orders": measure_orders,
     "intervals": measure_intervals,
     "adaptation": measure_adaptation,
@@ -341,7 +413,7 @@ def main() -> None:
         results[part] = PARTS[part]()
     tables.MULTIWAY.write_text(json.dumps(results, indent=2) + "\n")
     tables.write_all()
-    print(tables.multiway_table(json.loads(tables.MULTIWAY.read_text())))
+    print(tables.several_tables())
 
 
 if __name__ == "__main__":

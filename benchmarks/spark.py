@@ -31,7 +31,7 @@ import penstock as pen
 from benchmarks import loops
 from benchmarks.cases import Case
 from penstock.spark import java, live
-from penstock.spark.books import reports_in
+from penstock.spark.books import OBSERVED, reports_in
 from penstock.spark.shards import shard_of
 from penstock.spark.sharing import Known, Pools, Sketch, shares
 from penstock.streams.keys import Coder
@@ -145,12 +145,12 @@ def played(
                 "result": None,
                 "stopped": True,
             }
-        ours = "penstock" in str(query.lastProgress.observedMetrics)
-        state = state_bytes(spark, checkpoint, query.lastProgress.batchId) if ours and check else None
+        joins = sum(name.startswith(OBSERVED) for name in query.lastProgress.observedMetrics)
+        last = query.lastProgress.batchId
+        state = sum(state_bytes(spark, checkpoint, last, at) for at in range(joins)) if joins and check else None
     progress = query.recentProgress
     first = next(at for at, one in enumerate(progress) if one.numInputRows)
     steady = progress[first + 1 :]
-    operators = progress[-1].stateOperators
     result: dict[str, int] = {}
     for one in progress if check else ():
         for name, value in one.observedMetrics["result"].asDict().items():
@@ -159,12 +159,11 @@ def played(
         "seconds": sum(one.durationMs["triggerExecution"] for one in steady) / 1000,
         "rows": sum(one.numInputRows for one in steady),
         "batch": float(np.median([one.durationMs["triggerExecution"] / 1000 for one in steady if one.numInputRows])),
-        "state_rows": sum(one.numRowsTotal for one in operators),
+        "state_rows": sum(one.numRowsTotal for one in progress[-1].stateOperators),
         "held_rows": max(map(held_rows, progress)),
-        "state_bytes": state if state is not None else sum(one.memoryUsedBytes for one in operators),
+        "state_bytes": max(map(store_bytes, progress)) if state is None else state,
         "worker_bytes": peak.bytes,
         "result": result,
-        "report": pen.report(query).to_dict() if ours else None,
     }
 
 
@@ -181,7 +180,12 @@ def rows_in(folder: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*/*.parquet"))
 
 
-def state_bytes(spark: Any, checkpoint: str, last: int) -> int:
+def store_bytes(progress: Any) -> int:
+    """Return the bytes that Spark says its state stores had after a micro-batch."""
+    return sum(operator.memoryUsedBytes for operator in progress.stateOperators)
+
+
+def state_bytes(spark: Any, checkpoint: str, last: int, operator: int) -> int:
     """Return the most bytes that the shards of a join held in Spark's state store after the last micro-batches.
 
     A log grows until a snapshot takes its place: after a single micro-batch there may be much of it, or none.
@@ -191,7 +195,7 @@ def state_bytes(spark: Any, checkpoint: str, last: int) -> int:
         total = 0
         for name in ("log", "snapshot"):
             store = spark.read.format("statestore").option("path", checkpoint).option("batchId", batch)
-            frame = store.option("stateVarName", name).load()
+            frame = store.option("operatorId", operator).option("stateVarName", name).load()
             value = F.col("user_map_value" if "user_map_value" in frame.columns else "value")
             total += frame.select(F.sum(F.length(value["data"]))).collect()[0][0] or 0
         totals.append(total)
@@ -295,6 +299,33 @@ def flink(folder: Path, load: Load) -> dict[str, Any] | None:
     return {**json.loads(done.stdout.splitlines()[-1]), "rows": load.rows, "result": {"rows": pairs}}
 
 
+def in_turns(
+    spark: Any,
+    folder: Path,
+    plans: Mapping[str, tuple[Plan, str]],
+    turns: int,
+    names: Sequence[str] = SIDES,
+) -> dict[str, Any]:
+    """Run plans, each with its state store, in turns; returns of each the shortest.
+
+    The first turn warms up, and what comes out is told of it. A plan that takes long has that turn only.
+    """
+    runs: dict[str, Any] = {}
+    for turn in range(1 + turns):
+        for name, (plan, provider) in plans.items():
+            if turn and runs[name]["checked"] > LONG:
+                continue
+            run = played(spark, folder, plan, names=names, provider=provider, check=turn == 0)
+            print(folder.name, name, f"{run['rows'] / run['seconds']:,.0f} rows a second", flush=True)
+            if turn == 0:
+                runs[name] = {**run, "checked": run["seconds"], "turns": []}
+                continue
+            if not runs[name]["turns"] or run["seconds"] < min(runs[name]["turns"]):
+                runs[name] |= {key: run[key] for key in ("seconds", "rows", "batch", "worker_bytes")}
+            runs[name]["turns"].append(run["seconds"])
+    return runs
+
+
 def measure_joins(spark: Any) -> dict[str, Any]:
     """Time every way to the same rows, and a bounded join."""
     found: dict[str, Any] = {}
@@ -308,19 +339,7 @@ def measure_joins(spark: Any) -> dict[str, Any]:
                 "spark heap": (own_join(span), HEAP),
                 "spark rocks": (own_join(span), ROCKS),
             }
-            runs: dict[str, Any] = {}
-            for turn in range(1 + load.turns):  # the first one warms up, and its results are compared
-                for name, (plan, provider) in plans.items():
-                    if turn and runs[name]["checked"] > LONG:
-                        continue
-                    run = played(spark, folder, plan, provider=provider, check=turn == 0)
-                    print(load.case.name, name, f"{run['rows'] / run['seconds']:,.0f} rows a second", flush=True)
-                    if turn == 0:
-                        runs[name] = {**run, "checked": run["seconds"], "turns": []}
-                        continue
-                    if not runs[name]["turns"] or run["seconds"] < min(runs[name]["turns"]):
-                        runs[name] |= {key: run[key] for key in ("seconds", "rows", "batch", "worker_bytes")}
-                    runs[name]["turns"].append(run["seconds"])
+            runs = in_turns(spark, folder, plans, load.turns)
             runs["duckdb"] = looped(folder, load, loops.duckdb_loop)
             runs["polars"] = looped(folder, load, loops.polars_loop)
             runs["flink"] = flink(folder, load)

@@ -167,16 +167,13 @@ class Bounded(NamedTuple):
     live: list[int]
 
 
-def share(windows: Sequence[Window], mine: int) -> float:
-    """Return how many results a row has a tick if every stream brings one match a tick, up to a factor for all."""
-    if any(window.by_rows for window in windows):
-        return 1.0
-    longest = max(window.span for window in windows)
+def held_elsewhere(held: Sequence[int], came: Sequence[float], mine: int) -> float:
+    """Return how much of the other streams is there for a row: of all but the one that the last row comes from."""
     total = 0.0
-    for last in range(len(windows)):
+    for last in range(len(held)):
         if last != mine:
-            others = [w.span / longest for at, w in enumerate(windows) if at not in {mine, last}]
-            total += math.prod(others)
+            others = [at for at in range(len(held)) if at not in {mine, last}]
+            total += math.prod((held[at] + 1) / came[at] if came[at] else 0.0 for at in others)
     return total
 
 
@@ -285,6 +282,7 @@ def within_budget(
     n = len(streams)
     counted = Counted(streams, tree, values, combine)
     held: list[Held] = []
+    weights = [0.0] * n
     found, shed = [], []
     in_rows = all(window.by_rows for window in windows)
     edges = [Edge(0, 0, other, 0) for other in range(1, n)] if edges is None else edges
@@ -294,8 +292,8 @@ def within_budget(
     def worth(one: Held) -> float:
         if policy == "oldest":
             return 0.0
-        factor = share(windows, one.stream) * counted.orders(one.stream)
-        return factor * counted.expected(one.stream, one.row, len(counted.came))[1]
+        worth = counted.orders(one.stream) * counted.expected(one.stream, one.row, len(counted.came))[1]
+        return held_elsewhere([sum(h.stream == s for h in held) for s in range(n)], weights, one.stream) * worth
 
     for now in sorted({row.ts for stream in streams for row in stream}):
         clock = sum(row.ts <= now for stream in streams for row in stream) if in_rows else now
@@ -307,6 +305,7 @@ def within_budget(
         ]
         for one in fresh:
             counted.add(one.stream, one.row, 2.0 ** (clock / life) if life else 1.0)
+            weights[one.stream] += 2.0 ** (clock / life) if life else 1.0
         held += fresh
         came = [[row for row in stream if row.ts <= now] for stream in streams]
         able = [h for h in held if alive(came[h.stream], streams[h.stream][h.row], windows[h.stream], now)]

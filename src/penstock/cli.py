@@ -529,6 +529,7 @@ def run_job(
     found = parsing.load(job)
     _spark_there("job", job)
     from penstock.jobs import planning, running
+    from penstock.operator.settings import Settings
     from penstock.spark import live
 
     screen = _screen()
@@ -561,8 +562,10 @@ def run_job(
         return
     if done.report is None:
         screen.print("nothing new came")
-    else:
+    elif isinstance(found.settings, Settings):
         _show_report(screen, done.report)
+    else:
+        screen.print(str(done.report), markup=False, highlight=False, soft_wrap=True)
     end = "stopped; run it again to go on" if done.stopped else "ended"
     screen.print(f"{found.name}: {end}, after {done.batches} micro-batches and {done.seconds:.1f} s", markup=False)
 
@@ -605,6 +608,8 @@ def _ledger_of(job: "Job") -> Path:
     from penstock.dashboard.history import here
 
     ledger = None if job.ledger is None else here(job.ledger)
+    if job.joining == "multijoin":
+        raise InputError("show_keys", "a join of several streams", "keys are shown of joins of two: leave it out")
     if ledger is None:
         want = "keys are read from the ledger: add [ledger] with a path on this machine, or leave --show-keys out"
         raise InputError("show_keys", job.ledger or "a job without a ledger", want)
@@ -618,6 +623,7 @@ def _record(history: "History", job: "Job", batch: Any, ledger: Path | None) -> 
     """
     from penstock.dashboard.history import KEYS, point
     from penstock.jobs.shed import keys_shed
+    from penstock.operator.settings import Settings
     from penstock.spark.books import reports_in
 
     seconds = batch.batchDuration / 1000
@@ -627,7 +633,9 @@ def _record(history: "History", job: "Job", batch: Any, ledger: Path | None) -> 
     budget = job.settings.memory if isinstance(job.settings.memory, int) else None
     about = {"batch": batch.batchId, "time": ended, "seconds": seconds, "lag": lag, "budget": budget}
     for report in reports_in(batch):
-        keys = None if ledger is None else keys_shed(ledger, batch.batchId, job.settings, KEYS)
+        keys = None
+        if ledger is not None and isinstance(job.settings, Settings):
+            keys = keys_shed(ledger, batch.batchId, job.settings, KEYS)
         history.add(point(job.name, report, **about, keys=keys))
 
 

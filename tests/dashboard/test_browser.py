@@ -14,6 +14,7 @@ from moments import HOSTILE, report, written
 from penstock.dashboard.history import ENDING, Histories, History, point
 from penstock.dashboard.server import Dashboard
 from penstock.quality.books import Estimate, Sides
+from penstock.quality.flows import Flows, Order
 
 driver = pytest.importorskip("playwright.sync_api", reason="pip install playwright: it drives the browser")
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -133,6 +134,19 @@ def test_the_numbers_are_those_of_the_report(visit: Open, path: Path) -> None:
     assert legend(page, "Fully probed") == ["probed 100.0%"]
     assert legend(page, "Micro-batch") == ["took 3.50"]
     assert legend(page, "Lag") == ["newest row 0.25"]
+
+
+def test_several_streams_and_their_order(visit: Open, path: Path) -> None:
+    names = ("orders", "payments", "<b>parcels</b>")
+    each = dict(zip(names, (10, 20, 30), strict=True))
+    order = Order(5, list(names), 1.0, 2.0, "rate of orders 1 -> 50")
+    told = Flows("prob", each, dict(zip(names, (4, 5, 6), strict=True)), {"budget": each}, 7, 1000, 99, [order])
+    History(path).add(point("several", told, batch=0, time=1e9, seconds=10.0, budget=15))
+    page = visit()
+    assert facts(page)["Rows in"] == ("60", "orders 10 · payments 20 · <b>parcels</b> 30")
+    assert facts(page)["Order"] == ("orders, payments, <b>parcels</b>", "rate of orders 1 -> 50")
+    assert legend(page, "Rows held") == ["orders 4", "payments 5", "<b>parcels</b> 6"]
+    assert legend(page, "Rows in") == ["orders 1", "payments 2", "<b>parcels</b> 3"]
 
 
 def test_charts_move_when_the_history_grows(visit: Open, path: Path) -> None:

@@ -16,10 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock as pen
 from documents import ROOT
 from moments import HOSTILE, moment, report, written
 from penstock import cli
@@ -94,6 +97,34 @@ def test_a_moment_has_the_numbers_of_the_report_and_nothing_else() -> None:
         assert list(told[name].values()) == got[name]
     assert {reason: list(sides.values()) for reason, sides in told["shed"].items()} == got["shed"]
     assert not {"policy", "importance"} & set(got)  # a policy may carry a table of keys
+
+
+def test_a_moment_of_several_streams_has_what_each_holds_and_the_order(served: Dashboard, path: Path) -> None:
+    rng = np.random.default_rng(1)
+    rows = {name: pa.table({"ts": np.arange(90), "key": rng.integers(0, 5, 90)}) for name in "abcd"}
+    told = pen.run(rows, on="key", time="ts", windows=20, memory=30, policy="prob").report
+    History(path).add(point("four", told, batch=3, time=7.0, seconds=0.5, budget=30))
+    (got,) = bare(data(served)["four"]["points"])
+    assert list("abcd") == got["streams"]
+    for name in ("arrivals", "live", "expired"):
+        assert list(told.to_dict()[name].values()) == got[name]
+    assert {reason: list(each.values()) for reason, each in told.shed.items()} == got["shed"]
+    assert (told.results, told.memory_rows, list(told.recall)) == (got["pairs"], got["memory_rows"], got["recall"])
+    assert got["order"] == [", ".join(told.orders[-1].order), told.orders[-1].reason]
+    shown = samples(ask(served, "/metrics")[1].decode())
+    assert told.live["c"] == shown['penstock_memory_rows{query="four",side="c"}']
+
+
+@pytest.mark.parametrize("change", [{"streams": ["a"]}, {"streams": list("abc")}, {"streams": [1, 2]}, {"order": 5}])
+def test_moments_whose_streams_do_not_fit_are_passed_over(path: Path, change: dict[str, Any]) -> None:
+    path.write_text(json.dumps({**moment(1), **change}) + "\n", encoding="utf-8")
+    assert Histories([path]).queries() == {}
+
+
+def test_a_history_from_before_streams_had_names_is_read(path: Path) -> None:
+    old = {name: value for name, value in moment(1).items() if name not in {"streams", "order"}}
+    path.write_text(json.dumps(old) + "\n", encoding="utf-8")
+    assert Histories([path]).latest()["calls"] == moment(1)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pen
-from multiway import Row, Window, all_results, within_budget
+from multiway import Edge, Row, Window, all_results, within_budget
 from penstock.core import worth
 from penstock.errors import InputError
 from penstock.operator.ordering import Ordered
@@ -199,6 +200,49 @@ def test_who_leaves_along_a_graph(
     shed = zip(*(got.ledger[column].to_pylist() for column in ("stream", "row", "shed_at")), strict=True)
     assert want.shed == [(NAMES.index(stream), row, at) for stream, row, at in shed]
     assert set(want.results) <= set(all_results(drawn, windows, edges))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    drawn=streams(rows=7, least=3, most=3, columns=2),
+    joined=st.sampled_from([{}, {("a", "b"): "key0"}]),
+    life=st.sampled_from([0, 1]),
+    memory=st.integers(1, 9),
+)
+def test_who_leaves_a_cross_product(
+    data: st.DataObject, drawn: list[list[Row]], joined: dict[Any, str], life: int, memory: int
+) -> None:
+    windows = data.draw(st.lists(EXACT_SPANS, min_size=3, max_size=3))
+    edges = column_edges(joined)
+    apart = [Edge(0, 0, other, 0, "!=") for other in range(1 + len(edges), 3)]  # all rows are taken to meet
+    want = within_budget(drawn, windows, memory, "prob", life, edges=edges, tree=[*edges, *apart])
+    got = pen.run(
+        tables(drawn, columns=2), on=joined, time="ts", windows=spans(windows), memory=memory, cross=True,
+        policy=policy_of("prob", life, windows),
+    )  # fmt: skip
+    assert want.results == results(got.table, 3)
+    shed = zip(*(got.ledger[column].to_pylist() for column in ("stream", "row", "shed_at")), strict=True)
+    assert want.shed == [(NAMES.index(stream), row, at) for stream, row, at in shed]
+
+
+@pytest.mark.parametrize("joined", [{}, {("a", "b"): "key"}], ids=["nothing", "one pair"])
+def test_no_stream_fills_the_pool_of_a_cross_product(joined: dict[Any, str]) -> None:
+    """A slow stream's rows meet most, if the others are held: alone they complete nothing."""
+    rng = np.random.default_rng(1)
+    rows = {
+        name: pa.table({"ts": np.sort(rng.integers(0, 400, 400 * rate)), "key": rng.integers(0, 8, 400 * rate)})
+        for name, rate in {"a": 3, "b": 2, "c": 1}.items()
+    }
+    how: dict[str, Any] = {"on": joined, "time": "ts", "windows": 20, "cross": True, "memory": 18}
+    live = []
+    op = pen.MultiJoin({name: table.schema for name, table in rows.items()}, **how)
+    for until in range(20, 400, 10):
+        op.push({name: t.filter(pc.equal(pc.floor(pc.divide(t["ts"], 10)), until // 10)) for name, t in rows.items()})
+        live.append(list(op.report().live.values()))
+    assert np.median(live, axis=0).min() >= 2
+    found = {policy: pen.run(rows, **how, policy=policy).report.results for policy in ("prob", "rand")}
+    assert found["prob"] > 1.2 * found["rand"]
 
 
 def weighted(given: dict[str, pa.Table], values: list[list[float]]) -> dict[str, pa.Table]:

@@ -8,7 +8,8 @@ import pytest
 from documents import ROOT, blocks
 from penstock.errors import InputError
 from penstock.jobs.parsing import Folder, Job, Kafka, Replay, Zipf, load, parse
-from penstock.streams.times import Rows
+from penstock.operator.settings import Settings
+from penstock.streams.times import Every, Rows
 
 EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.toml"))
 HOME = Path("/lake")
@@ -69,6 +70,7 @@ def test_a_job_is_what_its_file_says() -> None:
     assert isinstance(right, Kafka)
     assert (right.servers, right.topics) == (("one:9092", "two:9092"), ("payments",))
     assert right.select == ("ts", "order as id")
+    assert isinstance(found.settings, Settings)
     assert found.settings.window == ("10 minutes", "1 hour")
     assert str(found.settings.policy) == "prob(half_life=5 minutes)"
     assert found.triggered == {"processingTime": "10 seconds"}
@@ -104,7 +106,8 @@ def test_a_job_is_what_its_file_says() -> None:
         ("[join]", "[join]\nlateness = 5", r"^join\.lateness: .*watermark"),
         ("[join]", '[join]\nleft = "order"', r"^join\.left: got 'order'; did you mean 'orders'"),
         ("[join]", "[joint]", r"^joint: .*'join'"),
-        ("[join]", "[multijoin]", r"^multijoin: .*write a \[join\]"),
+        ("[join]", "[multijoin]", r"^multijoin\.window: .*several streams have windows"),
+        ("[join]", '[multijoin]\non = "id"\ntime = "ts"\nwindows = "1 s"\n[join]', r"^join: got both .*one of them"),
         ("[join]", '[sources.more]\nformat="rate"\nwatermark="1 s"\n[join]', r"^join\.left: got nothing; .*more"),
         ('trigger = "10 seconds"', 'trigger = "now"', r"^trigger: got 'now'"),
         ('checkpoint = "state"', "", r"^checkpoint: got nothing"),
@@ -202,12 +205,100 @@ def test_what_a_source_does_not_say_the_join_does() -> None:
     assert (left.path, left.time, left.start) == ("/lake/b.csv", "at", 10**9)
     assert isinstance(right, Zipf)
     assert right.side == "right"
+    assert isinstance(found.settings, Settings)
     assert found.settings.window == Rows(40)
     assert found.settings.split == (30, 10)
     assert found.ends
     assert found.checkpoint is None
     with pytest.raises(InputError, match=r"^checkpoint: .*does not outlive"):
         parse(f'checkpoint = "cp"\n{words}', HOME)
+
+
+SEVERAL = """
+checkpoint = "state"
+[sources.a]
+format = "rate"
+watermark = "1 minute"
+[sources.b]
+format = "zipf"
+rows = 10
+watermark = "1 minute"
+[sources.c]
+format = "zipf"
+rows = 10
+watermark = "1 minute"
+[sources.d]
+format = "replay"
+path = "d.csv"
+watermark = "1 minute"
+[multijoin]
+on = [{ a = "x", b = "y" }, { b = "y", c = "y", how = "<=" }, { c = "z", b = "z" }, { c = "x", d = "x" }]
+time = { a = "timestamp", b = "ts", c = "ts", d = "at" }
+windows = { a = "1 minute", b = "40 rows", c = "1 hour", d = "1 hour" }
+evaluation = "5 seconds"
+index = { a = "none", b = 30, c = "auto", d = "hash" }
+order = ["d", "c", "b", "a"]
+memory = 400
+policy = { name = "prob", half_life = "5 minutes" }
+[sink]
+format = "parquet"
+path = "found"
+[ledger]
+path = "shed"
+"""
+
+
+def test_several_streams_are_what_the_file_says() -> None:
+    found = parse(SEVERAL, HOME)
+    assert not isinstance(found.settings, Settings)
+    assert (found.sources, found.joining) == (("a", "b", "c", "d"), "multijoin")
+    assert found.times == ("timestamp", "ts", "ts", "at")
+    assert found.settings.on == {
+        ("a", "b"): [("x", "=", "y")],
+        ("b", "c"): [("y", "<=", "y"), ("z", "=", "z")],
+        ("c", "d"): [("x", "=", "x")],
+    }
+    assert found.settings.windows == {"a": "1 minute", "b": Rows(40), "c": "1 hour", "d": "1 hour"}
+    assert found.settings.evaluation == Every("5 seconds")
+    assert found.settings.index == {"a": "none", "b": 30, "c": "auto", "d": "hash"}
+    assert found.settings.order == ["d", "c", "b", "a"]
+    assert str(found.settings.policy) == "prob(half_life=5 minutes)"
+    _, b, c, d = found.streams
+    assert isinstance(b, Zipf)
+    assert isinstance(c, Zipf)
+    assert (b.side, b.seed, c.side, c.seed) == ("right", 0, "left", 1)  # no two streams are alike
+    assert isinstance(d, Replay)
+    assert (d.path, d.time) == ("/lake/d.csv", "at")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('{ a = "x", b = "y" }, ', '{ a = "x" }, ', r"^multijoin\.on\.edge 1: .*two sources"),
+        ('how = "<="', 'how = "=<"', r"^multijoin\.on\.edge 2\.how: got '=<'"),
+        ('c = "x", d = "x"', 'c = "x", d = 5', r"^multijoin\.on\.edge 4\.d: got 5"),
+        (', d = "at" }', " }", r"^multijoin\.time: .*name each source once: a, b, c, d"),
+        ('b = "40 rows"', 'b = "no rows"', r"^multijoin\.windows\.b: got 'no rows'"),
+        ('"5 seconds"', '"soon"', r"^multijoin\.evaluation: got 'soon'"),
+        ("b = 30", "b = 0", r"^multijoin\.index\.b: got 0"),
+        ("[multijoin]", "[multijoin]\nlateness = 5", r"^multijoin\.lateness: .*watermark"),
+        ("[multijoin]", "[multijoin]\nwindow = 5", r"^multijoin\.window: .*several streams have windows"),
+        ("[multijoin]", "[multijoin]\nalgoritm = 5", r"^multijoin\.algoritm: .*did you mean 'algorithm'"),
+        ('order = ["d"', 'order = ["D-"', r"^multijoin\.order: got 'D-'"),
+        ("[ledger]", '[archive]\npath = "rows"\n[ledger]', r"^archive: .*not refined"),
+        ('path = "found"', 'path = "d.csv/found"', r"^sink\.path: .*sources\.d\.path"),
+    ],
+)
+def test_an_error_in_several_streams_names_the_key(old: str, new: str, said: str) -> None:
+    assert SEVERAL.count(old) >= 1
+    with pytest.raises(InputError, match=said):
+        parse(SEVERAL.replace(old, new, 1), HOME)
+
+
+def test_one_source_is_not_several() -> None:
+    words = SEVERAL[: SEVERAL.index("[sources.b]")] + '[multijoin]\non = "x"\ntime = "t"\nwindows = "1 s"\n'
+    with pytest.raises(InputError, match=r"^multijoin: got one source, a"):
+        parse(words + SEVERAL[SEVERAL.index("[sink]") :], HOME)
 
 
 def test_one_source_may_be_both_sides() -> None:

@@ -1,5 +1,6 @@
 """Jobs run on Spark: what they write is the join, they go on from their checkpoint, and errors name the key."""
 
+import itertools
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ from penstock.streams import files
 from penstock.streams.workloads import zipf
 from streaming import TRACE
 
-FIRST, FOLDERS, KAFKA = blocks(ROOT / "docs" / "jobs.md", "toml")
+FIRST, FOLDERS, KAFKA, SEVERAL = blocks(ROOT / "docs" / "jobs.md", "toml")
 
 
 def run(job: Job, spark: Any, **how: Any) -> running.Outcome:
@@ -253,6 +254,54 @@ def test_correlated_attacks_are_found_in_the_time_there_is(spark: Any, tmp_path:
     )
     assert ((found.ts_left - found.ts_right).abs() < pd.Timedelta("2 minutes")).all()
     assert not found.duplicated(["ts_left", "ts_right"]).any()  # a row a tick and side
+
+
+def sightings(points: list[pa.Table], spans: list[int]) -> set[tuple[int, ...]]:
+    """Return (key, the times at all points) of rows of one key, each in its window when the last one comes."""
+    found = set()
+    for key in set(points[0]["key"].to_pylist()):
+        mine = [[row["ts"] for row in table.to_pylist() if row["key"] == key] for table in points]
+        for times in itertools.product(*mine):
+            if all(max(times) - ts < span for ts, span in zip(times, spans, strict=True)):
+                found.add((key, *times))
+    return found
+
+
+@pytest.mark.parametrize("memory", [30, None])
+def test_packets_are_found_at_four_points(spark: Any, tmp_path: Path, memory: int | None) -> None:
+    words = (ROOT / "examples" / "jobs" / "packets.toml").read_text(encoding="utf-8")
+    if memory is None:
+        words = words.replace("memory = 30\n", "")
+    words = words.replace("rows = 1_000", "rows = 150").replace("rows = 4_000", "rows = 600")
+    job = parse(words, tmp_path)
+    done = run(job, spark)
+    drawn = [zipf(150, keys=200, relation="correlated", seed=at // 2) for at in range(3)]
+    last = zipf(600, keys=200, relation="correlated", seed=1, rate=4)
+    points = [drawn[0].left, drawn[1].right, drawn[2].left, last.right]
+    want = sightings(points, [20, 20, 20, 10])
+    out = spark.read.parquet(str(tmp_path / "out" / "packets" / "found"))
+    times = [f"cast(unix_seconds(ts_{name}) as int)" for name in "abcd"]
+    found = {(key, *(ts - traces.EPOCH for ts in each)) for key, *each in out.selectExpr("flow", *times).collect()}
+    assert done.report.arrivals == {"a": 150, "b": 150, "c": 150, "d": 600}
+    assert len(found) <= done.report.results
+    assert found <= want
+    if memory is None:
+        assert {each for each in want if max(each[1:]) < 140} <= found  # later ones wait for the watermark
+    else:
+        assert sum(done.report.shed["budget"].values()) > 0
+        assert len(found) > len(want) / 2
+
+
+def test_several_streams_of_the_page_are_forecast_and_run(spark: Any, tmp_path: Path) -> None:
+    job = parse(SEVERAL, tmp_path)
+    seen = planning.forecast(job, spark)
+    assert list(seen.sources) == ["orders", "payments", "parcels"]
+    assert [what["side"] for what in seen.sources.values()] == ["orders", "payments", "parcels"]
+    assert (seen.shards, seen.memory_rows, seen.window_rows) == (1, 40, 60)
+    report = run(job, spark).report
+    assert report.results > 0
+    assert report.one_shard == "there is no key common to all streams"
+    assert report.orders[0].reason == "measured on the first rows"
 
 
 def test_the_drawn_examples_run_as_they_are(spark: Any, tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ class Work(NamedTuple):
     cursor: Ints  # depth -> the next place to look at
     code: Ints  # depth -> what its first test compares with
     bound: Ints  # depth -> the place that is being joined
-    dead: Ints  # depth -> rows that count from there or before are too old for the new row
+    low: Ints  # depth -> the oldest place that is not too old for the new row, where that is known
+    high: Ints  # depth -> the first place that comes after the new row, and will find it
     now: Ints  # [the time of the new row]
 
 
@@ -146,6 +147,42 @@ def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
 
 
 @part
+def unlimited(windows: Windows, nests: Nests, work: Work, source: int, depth: int, s: int) -> None:
+    """Let a loop run over its whole window; if it is that of the new rows, over these, and all inside are open."""
+    work.low[depth], work.high[depth] = windows.ends[s, LOW], windows.ends[s, NEXT]
+    if s == source:
+        work.low[depth] = windows.ends[s, FRESH]
+        for inner in range(depth + 1, nests.span.size):
+            work.low[inner] = IDLE
+            work.high[inner] = windows.ends[nests.loops[source, inner, STREAM], NEXT]
+
+
+@part
+def limit(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
+    """Find between which places the loops inside that of a new row find its partners: neither too old nor after it.
+
+    New rows come newest first, so the places only ever go down: O(1) for each, on the whole.
+    """
+    now = wide(work.now[0])
+    for inner in range(depth + 1, nests.span.size):
+        s = nests.loops[source, inner, STREAM]
+        base, mask, begin = windows.first[s], windows.mask[s], wide(windows.ends[s, LOW])
+        low, high = wide(work.low[inner]), wide(work.high[inner])
+        latest = now - (s > source)
+        while high > windows.ends[s, FRESH] and windows.rows[base + ((high - 1) & mask), TS] > latest:
+            high -= 1
+        dead = clock_of(windows, nests, s, now) - nests.span[s]
+        if low == IDLE:
+            low = begin
+            while low < high and windows.rows[base + (low & mask), POS] <= dead:
+                low += 1
+        else:
+            while low > begin and windows.rows[base + ((low - 1) & mask), POS] > dead:
+                low -= 1
+        work.low[inner], work.high[inner] = low, high
+
+
+@part
 def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
     """Start the loop at some depth: at the newest row, of the bucket if there is one."""
     loop = nests.loops
@@ -158,8 +195,8 @@ def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -
         work.cursor[depth] = windows.heads[head]
     else:
         work.cursor[depth] = windows.ends[s, NEXT] - 1
-    if loop[source, depth, WHEN] == AFTER:
-        work.dead[depth] = clock_of(windows, nests, s, work.now[0]) - nests.span[s]
+    if loop[source, depth, WHEN] != AFTER:
+        unlimited(windows, nests, work, source, depth, s)
 
 
 @part
@@ -190,11 +227,9 @@ def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, sp
 def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> int:
     """Go on with the loop at some depth to the next row that joins the rows outside; -1: there is none."""
     loop = nests.loops
-    s, base, mask = loop[source, depth, STREAM], loop[source, depth, FIRST], loop[source, depth, MASK]
-    codes, how, after = loop[source, depth, NODES], loop[source, depth, COMPARE], loop[source, depth, WHEN] == AFTER
+    mask, codes, how = loop[source, depth, MASK], loop[source, depth, NODES], loop[source, depth, COMPARE]
     chained = loop[source, depth, BUCKETS] > 0
-    low = windows.ends[s, FRESH] if s == source else windows.ends[s, LOW]
-    now, dead, code = work.now[0], work.dead[depth], work.code[depth]
+    low, high, code = work.low[depth], work.high[depth], work.code[depth]
     place = work.cursor[depth]
     compared = 0
     found = -1
@@ -203,14 +238,7 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
         here = place
         place = windows.nodes[codes + spot, OLDER] if chained else place - 1
         compared += 1
-        if after:
-            ts = windows.rows[base + spot, TS]
-            if ts > now or (ts == now and s > source):
-                continue  # it comes after the new row, and will find it
-            if windows.rows[base + spot, POS] <= dead:
-                place = IDLE  # and so is everyone further on
-                break
-        joins = codes < 0 or holds(how, windows.nodes[codes + spot, CODE], code)
+        joins = here < high and (codes < 0 or holds(how, windows.nodes[codes + spot, CODE], code))
         if joins and fits(windows, nests, work, source, depth, spot):
             found = here
             break
@@ -239,6 +267,7 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
         work.bound[depth] = place
         if nests.loops[source, depth, WHEN] == AT:
             work.now[0] = windows.rows[windows.first[source] + (place & windows.mask[source]), TS]
+            limit(windows, nests, work, source, depth)
         if depth < last:
             depth += 1
             begin(windows, nests, work, source, depth)

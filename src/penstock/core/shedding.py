@@ -9,7 +9,6 @@ from penstock.core.windows import Ints
 from penstock.core.worth import (
     CELL,
     EACH,
-    ENTRIES,
     EXACT,
     FIRST,
     GONE,
@@ -25,11 +24,11 @@ from penstock.core.worth import (
     USED,
     Pool,
     any_of_all,
+    enter,
     heaped,
     least_of_all,
     note,
     note_row,
-    rise,
     write,
 )
 
@@ -66,10 +65,7 @@ def admit(windows: Windows, pool: Pool, s: int, code: int, clock: int) -> None:
         if pool.leaf[of, s, KNOWN]:
             return
         pool.leaf[of, s, KNOWN] = 1
-    entry = pool.state[ENTRIES]
-    pool.state[ENTRIES] += 1
-    write(windows, pool, entry, s, of)
-    rise(pool, entry)
+    enter(windows, pool, s, of)
 
 
 @part
@@ -171,11 +167,11 @@ def refill(windows: Windows, old: Windows, keys: Ints, pool: Pool, link: Ints) -
 @part
 def rank_anew(windows: Windows, pool: Pool) -> None:
     """Rank all rows after they have changed places; there is room, for each had its entry."""
-    entry = 0
     for s in range(windows.mask.size):
+        entry = 0
         for place in range(windows.ends[s, LOW], windows.ends[s, NEXT]):
             if windows.rows[windows.first[s] + (place & windows.mask[s]), ROW] >= 0:
                 write(windows, pool, entry, s, place)
                 entry += 1
-    pool.state[ENTRIES] = entry
-    heaped(pool)
+        pool.entries[s] = entry
+        heaped(pool, s)

@@ -11,9 +11,15 @@ Every such number has a *degree*: of how many streams it multiplies arrivals, an
 Where rows have an importance, its sum is kept beside each count, and a worth is the count times the importance of
 the row combined with the means of what it meets. That, too, only grows.
 
+That is so if all others are there. Of the streams whose rows are given up only a share is: a result ends with a row
+that arrives, and its other partners must be *held*. So the worth of a stream is multiplied by the sum, over the
+stream that the last row comes from, of the product of how much is held of all the rest, per arrival there. For two
+streams nothing is left to be held, and all weigh alike; for more, no stream can fill the pool alone.
+
 With one key for all and no importance, all rows of one key and stream are worth the same and form a *leaf*, the
-oldest first, and the heap is over leaves; else it is over rows. It is lazy: an entry never says more than the truth,
-only the one at the top is compared with it, and corrected until they agree.
+oldest first, and heaps are over leaves; else they are over rows. Each stream has a heap of its own, for what it holds
+changes what all others are worth, and not their order among themselves. They are lazy: an entry never says more than
+the truth, only the one at the top is compared with it, and corrected until they agree.
 """
 
 import math
@@ -28,12 +34,12 @@ from penstock.core.rng import State, below, mixed, seeded
 from penstock.core.windows import Floats, Ints
 
 EXACT, PROB, OLDEST, RAND, EACH = range(5)  # PROB is by leaf, EACH the same by row
-KIND, LIMIT, LIFE, BASE, CELLS, ENTRIES, GONE, USED, COMMON, COMBINE = range(10)  # entries of `Pool.state`
+KIND, LIMIT, LIFE, BASE, CELLS, GONE, USED, COMMON, COMBINE = range(9)  # entries of `Pool.state`
 COLUMN, OTHER, SALT = range(3)  # of a tie: the column that is compared, -1: none; with which stream
 LEAST, SUM, PRODUCT, MOST = range(4)  # how importances become one; -1: rows have none
 FIRST, LAST, KNOWN = range(3)  # of a leaf: its oldest and its newest place, -1: none; whether the heap has it
 CELL, NEWER = range(2)
-BORN, STREAM, NUMBER, OF = range(4)  # of an entry: time, stream and number of its (oldest) row; its cell or place
+BORN, NUMBER, OF = range(3)  # of an entry: time and number of its (oldest) row; its cell or place
 UNSET = LONG_AGO
 NOBODY = -1
 RESCALE = 48  # half-lives after which weights are brought back to the present: products of 11 stay finite
@@ -44,8 +50,8 @@ class Budget(NamedTuple):
     """How much all windows may hold together, in rows or bytes, and who leaves.
 
     `life` is the half-life of an arrival's weight, in units of `Batch.clock`; 0: it never fades. `scale` makes the
-    products of different streams comparable. `ties` are those of each stream, `common` says that all have one key,
-    and `combine` how importances become one; -1: rows have none.
+    products of different streams comparable if all hold alike. `ties` are those of each stream, `common` says that
+    all have one key, and `combine` how importances become one; -1: rows have none.
     """
 
     kind: int
@@ -71,13 +77,15 @@ class Tie(NamedTuple):
     degree: tuple[int, ...]
 
 
-@columns(ties=3, leaf=3, link=2, tag=4, gone=3)
+@columns(ties=3, leaf=3, link=2, tag=3, gone=3)
 class Pool(NamedTuple):
     """All rows that count against the limit, and what they are worth."""
 
     state: Ints
     scale: Floats  # stream -> what its products are multiplied by
     live: Ints  # stream -> rows
+    came: Floats  # stream -> weight of arrivals, as in `seen`
+    entries: Ints  # stream -> how many its heap has
     tied: Ints  # stream -> its first tie; ends with their number
     ties: Ints  # (tie, [COLUMN, OTHER, SALT])
     degree: Ints  # (tie, stream)
@@ -87,8 +95,8 @@ class Pool(NamedTuple):
     paid: Floats  # (cell, stream) -> the same times their importance, where they have one
     leaf: Ints  # (cell, stream, [FIRST, LAST, KNOWN])
     link: Ints  # (place of a ring, [CELL, NEWER])
-    worth: Floats  # of an entry
-    tag: Ints  # (entry, [BORN, STREAM, NUMBER, OF])
+    worth: Floats  # (stream, entry)
+    tag: Ints  # (stream, entry, [BORN, NUMBER, OF])
     gone: Ints  # (victim, [stream, row, time])
     lots: State
 
@@ -146,6 +154,7 @@ def note(pool: Pool, s: int, code: int, clock: int) -> int:
     cell = cell_of(pool, code)
     refresh(pool, cell, 0)
     pool.seen[cell, s] += weight_at(pool, clock)
+    pool.came[s] += weight_at(pool, clock)
     return cell
 
 
@@ -200,6 +209,7 @@ def expected(windows: Windows, pool: Pool, s: int, place: int, but: int) -> tupl
 def note_row(windows: Windows, pool: Pool, s: int, place: int, clock: int) -> None:
     """Count one arrival along all its ties; of a common key once."""
     weight = weight_at(pool, clock)
+    pool.came[s] += weight
     for tie in range(pool.tied[s], pool.tied[s + 1]):
         count, value = 1.0, importance_at(windows, pool, s, place)
         if pool.state[COMMON] == 0:
@@ -236,51 +246,72 @@ def grow_old(windows: Windows, pool: Pool, clock: int) -> None:
     halves = (clock - state[BASE]) // state[LIFE]
     if halves > RESCALE:
         state[BASE] += halves * state[LIFE]
+        for s in range(pool.came.size):
+            pool.came[s] = math.ldexp(pool.came[s], -int(min(halves, 2000)))
         reckon(windows, pool)
 
 
-# --- the heap -----------------------------------------------------------------------------------------------------
+@part
+def held_elsewhere(pool: Pool, s: int) -> float:
+    """Return what the worth of a stream is multiplied by for what the others hold; one more each, which may come."""
+    total = 0.0
+    for last in range(pool.live.size):
+        if last == s:
+            continue
+        product = 1.0
+        for other in range(pool.live.size):
+            if other not in (s, last):
+                came = pool.came[other]
+                product *= (pool.live[other] + 1) / came if came > 0.0 else 0.0
+        total += product
+    return total
+
+
+# --- the heaps ----------------------------------------------------------------------------------------------------
 
 
 @part
-def sooner(pool: Pool, one: int, other: int) -> bool:
-    """Say whether an entry goes before another: worth less, else older, else of an earlier stream."""
-    if pool.worth[one] != pool.worth[other]:
-        return pool.worth[one] < pool.worth[other]
-    for field in (BORN, STREAM, NUMBER):
-        if pool.tag[one, field] != pool.tag[other, field]:
-            return pool.tag[one, field] < pool.tag[other, field]
+def sooner(pool: Pool, s: int, one: int, other: int) -> bool:
+    """Say whether an entry goes before another of its stream: worth less, else older."""
+    if pool.worth[s, one] != pool.worth[s, other]:
+        return pool.worth[s, one] < pool.worth[s, other]
+    for field in (BORN, NUMBER):
+        if pool.tag[s, one, field] != pool.tag[s, other, field]:
+            return pool.tag[s, one, field] < pool.tag[s, other, field]
     return False
 
 
 @part
-def swap(pool: Pool, one: int, other: int) -> None:
+def swap(pool: Pool, s: int, one: int, other: int) -> None:
     """Let two entries change places."""
-    pool.worth[one], pool.worth[other] = pool.worth[other], pool.worth[one]
-    for field in range(4):
-        pool.tag[one, field], pool.tag[other, field] = pool.tag[other, field], pool.tag[one, field]
+    pool.worth[s, one], pool.worth[s, other] = pool.worth[s, other], pool.worth[s, one]
+    for field in range(3):
+        pool.tag[s, one, field], pool.tag[s, other, field] = pool.tag[s, other, field], pool.tag[s, one, field]
 
 
 @part
-def rise(pool: Pool, entry: int) -> None:
-    """Move an entry up to its place."""
-    while entry > 0 and sooner(pool, entry, (entry - 1) // 2):
-        swap(pool, entry, (entry - 1) // 2)
+def enter(windows: Windows, pool: Pool, s: int, of: int) -> None:
+    """Add an entry to the heap of a stream: about a leaf, given by its cell, or a row, by its place."""
+    entry = pool.entries[s]
+    pool.entries[s] += 1
+    write(windows, pool, entry, s, of)
+    while entry > 0 and sooner(pool, s, entry, (entry - 1) // 2):
+        swap(pool, s, entry, (entry - 1) // 2)
         entry = (entry - 1) // 2
 
 
 @part
-def sink(pool: Pool, entry: int) -> None:
+def sink(pool: Pool, s: int, entry: int) -> None:
     """Move an entry down to its place."""
-    size = pool.state[ENTRIES]
+    size = pool.entries[s]
     while True:
         least = entry
         for child in (2 * entry + 1, 2 * entry + 2):
-            if child < size and sooner(pool, child, least):
+            if child < size and sooner(pool, s, child, least):
                 least = child
         if least == entry:
             return
-        swap(pool, entry, least)
+        swap(pool, s, entry, least)
         entry = least
 
 
@@ -290,66 +321,80 @@ def write(windows: Windows, pool: Pool, entry: int, s: int, of: int) -> None:
     by_row = pool.state[KIND] == EACH
     place = of if by_row else pool.leaf[of, s, FIRST]
     at = windows.first[s] + (place & windows.mask[s])
-    pool.worth[entry] = (
+    pool.worth[s, entry] = (
         pool.scale[s] * expected(windows, pool, s, place, NOBODY)[1] if by_row else worth_of(pool, s, of)
     )
-    pool.tag[entry, BORN] = windows.rows[at, TS]
-    pool.tag[entry, STREAM] = s
-    pool.tag[entry, NUMBER] = windows.rows[at, ROW]
-    pool.tag[entry, OF] = of
+    pool.tag[s, entry, BORN] = windows.rows[at, TS]
+    pool.tag[s, entry, NUMBER] = windows.rows[at, ROW]
+    pool.tag[s, entry, OF] = of
 
 
 @part
-def standing(windows: Windows, pool: Pool, entry: int) -> int:
+def standing(windows: Windows, pool: Pool, s: int, entry: int) -> int:
     """Return the place of the row that an entry is about; -1: it has none any more."""
-    s, of = pool.tag[entry, STREAM], wide(pool.tag[entry, OF])
+    of = wide(pool.tag[s, entry, OF])
     if pool.state[KIND] != EACH:
         place = wide(pool.leaf[of, s, FIRST])
         if place < 0:
             pool.leaf[of, s, KNOWN] = 0
         return place
     row = windows.rows[windows.first[s] + (of & windows.mask[s]), ROW]
-    return of if of >= windows.ends[s, LOW] and row == pool.tag[entry, NUMBER] else wide(NOBODY)
+    return of if of >= windows.ends[s, LOW] and row == pool.tag[s, entry, NUMBER] else wide(NOBODY)
 
 
 @part
-def heaped(pool: Pool) -> None:
-    """Put all entries in order of a heap."""
-    for entry in range(pool.state[ENTRIES] // 2, -1, -1):
-        sink(pool, entry)
+def heaped(pool: Pool, s: int) -> None:
+    """Put all entries of a stream in order of a heap."""
+    for entry in range(pool.entries[s] // 2, -1, -1):
+        sink(pool, s, entry)
 
 
 @part
 def reckon(windows: Windows, pool: Pool) -> None:
     """Write the truth about everyone, and drop entries without rows. O(entries)."""
-    kept = 0
-    for entry in range(pool.state[ENTRIES]):
-        if standing(windows, pool, entry) < 0:
-            continue
-        s, of = wide(pool.tag[entry, STREAM]), wide(pool.tag[entry, OF])
-        if pool.state[KIND] != EACH:
-            refresh(pool, of, 0)
-        write(windows, pool, kept, s, of)
-        kept += 1
-    pool.state[ENTRIES] = kept
-    heaped(pool)
+    for s in range(pool.entries.size):
+        kept = 0
+        for entry in range(pool.entries[s]):
+            if standing(windows, pool, s, entry) < 0:
+                continue
+            of = wide(pool.tag[s, entry, OF])
+            if pool.state[KIND] != EACH:
+                refresh(pool, of, 0)
+            write(windows, pool, kept, s, of)
+            kept += 1
+        pool.entries[s] = kept
+        heaped(pool, s)
+
+
+@part
+def least_of(windows: Windows, pool: Pool, s: int) -> int:
+    """Return the place of the row of a stream that goes first; -1: it has none."""
+    while pool.entries[s] > 0:
+        place = standing(windows, pool, s, 0)
+        if place < 0:
+            pool.entries[s] -= 1
+            swap(pool, s, 0, pool.entries[s])
+        else:
+            worth, number = pool.worth[s, 0], pool.tag[s, 0, NUMBER]
+            write(windows, pool, 0, s, wide(pool.tag[s, 0, OF]))
+            if pool.worth[s, 0] == worth and pool.tag[s, 0, NUMBER] == number:
+                return place
+        sink(pool, s, 0)
+    return wide(NOBODY)
 
 
 @part
 def least_of_all(windows: Windows, pool: Pool) -> tuple[int, int]:
-    """Return stream and place of the row to go first."""
-    while True:
-        s, of = wide(pool.tag[0, STREAM]), wide(pool.tag[0, OF])
-        place = standing(windows, pool, 0)
+    """Return stream and place of the row to go first: worth least, else older, else of an earlier stream."""
+    stream, found, least, born = wide(NOBODY), wide(NOBODY), 0.0, wide(0)
+    for s in range(pool.entries.size):
+        place = least_of(windows, pool, s)
         if place < 0:
-            pool.state[ENTRIES] -= 1
-            swap(pool, 0, pool.state[ENTRIES])
-        else:
-            worth, number = pool.worth[0], pool.tag[0, NUMBER]
-            write(windows, pool, 0, s, of)
-            if pool.worth[0] == worth and pool.tag[0, NUMBER] == number:
-                return s, place
-        sink(pool, 0)
+            continue
+        worth = 0.0 if pool.state[KIND] == OLDEST else held_elsewhere(pool, s) * pool.worth[s, 0]
+        if stream < 0 or worth < least or (worth == least and pool.tag[s, 0, BORN] < born):
+            stream, found, least, born = wide(s), place, worth, wide(pool.tag[s, 0, BORN])
+    return stream, found
 
 
 @part
@@ -392,7 +437,7 @@ def emptied(budget: Budget, streams: int, places: int, cells: int = FIRST_CELLS)
     counts = budget.kind in {PROB, EACH}
     cells = cells if counts else 1
     leaves = streams if budget.kind in {PROB, OLDEST} else 0
-    state = np.zeros(10, np.int64)
+    state = np.zeros(9, np.int64)
     state[[KIND, LIMIT, LIFE, BASE]] = budget.kind, budget.limit, budget.life, UNSET if budget.life else 0
     state[[COMMON, COMBINE]] = budget.common, budget.combine
     leaf = np.full((cells, leaves, 3), NOBODY, np.int64)
@@ -402,6 +447,8 @@ def emptied(budget: Budget, streams: int, places: int, cells: int = FIRST_CELLS)
         state=state,
         scale=np.array(budget.scale, np.float64),
         live=np.zeros(streams, np.int64),
+        came=np.zeros(streams),
+        entries=np.zeros(streams, np.int64),
         tied=np.cumsum([0, *map(len, budget.ties)], dtype=np.int64),
         ties=np.array([tie[:3] for tie in ties], np.int64).reshape(-1, 3),
         degree=np.array([tie.degree for tie in ties] or [(1,) * streams], np.int64),
@@ -411,8 +458,8 @@ def emptied(budget: Budget, streams: int, places: int, cells: int = FIRST_CELLS)
         paid=np.zeros((cells, streams if counts and budget.combine >= 0 else 0)),
         leaf=leaf,
         link=np.zeros((places if leaves else 0, 2), np.int64),
-        worth=np.empty(leaves),
-        tag=np.empty((leaves, 4), np.int64),
+        worth=np.empty((streams, 1)),
+        tag=np.empty((streams, 1, 3), np.int64),
         gone=np.empty((0, 3), np.int64),
         lots=seeded(budget.seed),
     )
@@ -435,7 +482,7 @@ def with_room(pool: Pool, budget: Budget, windows: Windows, arriving: int) -> Po
         pool = _remembered(pool, budget, fresh)
         if budget.kind == EACH:
             reckon_all(windows, pool)
-    if budget.kind != RAND and int(pool.state[ENTRIES]) + arriving > pool.worth.size:
+    if budget.kind != RAND and int(pool.entries.max()) + arriving > pool.worth.shape[1]:
         pool = _ranked(pool, windows, arriving)
     return pool
 
@@ -455,7 +502,7 @@ def _remembered(pool: Pool, budget: Budget, arriving: int) -> Pool:
     kept = used[np.lexsort([-weight[used], ~held[used]])[:keep]]
     cells = 1 << (4 * (kept.size + arriving) - 1).bit_length()
     roomy = emptied(budget, pool.live.size, 0, max(cells, FIRST_CELLS))
-    same = ("state", "live", "link", "worth", "tag", "gone", "lots")
+    same = ("state", "live", "came", "entries", "link", "worth", "tag", "gone", "lots")
     fresh = roomy._replace(**{name: getattr(pool, name) for name in same})
     pool.state[CELLS] = 0
     moved = np.full(pool.code.size, NOBODY)
@@ -463,36 +510,35 @@ def _remembered(pool: Pool, budget: Budget, arriving: int) -> Pool:
     for name in ("since", "seen", "paid", "leaf"):
         getattr(fresh, name)[moved[kept]] = getattr(pool, name)[kept]
     if budget.kind == PROB:
-        size = int(pool.state[ENTRIES])
         fresh.link[:, CELL] = moved[fresh.link[:, CELL]]
-        fresh.tag[:size, OF] = moved[fresh.tag[:size, OF]]
-        kept_entries = fresh.tag[:size, OF] >= 0  # others are of keys just forgotten, which have no rows
-        _shortened(fresh, kept_entries)
+        for s, size in enumerate(fresh.entries):
+            fresh.tag[s, :size, OF] = moved[fresh.tag[s, :size, OF]]
+            _shortened(fresh, s, fresh.tag[s, :size, OF] >= 0)  # others are of keys just forgotten, without rows
     return fresh
 
 
-def _shortened(pool: Pool, keep: npt.NDArray[np.bool_]) -> None:
-    """Leave entries out; what is in order is a heap."""
-    size = int(pool.state[ENTRIES])
-    worth, tag = pool.worth[:size][keep], pool.tag[:size][keep]
-    order = np.lexsort([tag[:, NUMBER], tag[:, STREAM], tag[:, BORN], worth])
-    pool.worth[: order.size], pool.tag[: order.size] = worth[order], tag[order]
-    pool.state[ENTRIES] = order.size
+def _shortened(pool: Pool, s: int, keep: npt.NDArray[np.bool_]) -> None:
+    """Leave entries of a stream out; what is in order is a heap."""
+    size = int(pool.entries[s])
+    worth, tag = pool.worth[s, :size][keep], pool.tag[s, :size][keep]
+    order = np.lexsort([tag[:, NUMBER], tag[:, BORN], worth])
+    pool.worth[s, : order.size], pool.tag[s, : order.size] = worth[order], tag[order]
+    pool.entries[s] = order.size
 
 
 def _ranked(pool: Pool, windows: Windows, arriving: int) -> Pool:
     """Drop entries without rows, and make room for more."""
-    size = int(pool.state[ENTRIES])
-    stream, number, of = pool.tag[:size, STREAM], pool.tag[:size, NUMBER], pool.tag[:size, OF]
-    if pool.state[KIND] == EACH:
-        at = windows.first[stream] + (of & windows.mask[stream])
-        mine = (of >= windows.ends[stream, LOW]) & (windows.rows[at, ROW] == number)
-    else:
-        mine = pool.leaf[of, stream, FIRST] >= 0
-        pool.leaf[of[~mine], stream[~mine], KNOWN] = 0
-    _shortened(pool, mine)
-    size = int(pool.state[ENTRIES])
-    room = 2 * (size + arriving)
-    longer = pool._replace(worth=np.empty(room), tag=np.empty((room, 4), np.int64))
-    longer.worth[:size], longer.tag[:size] = pool.worth[:size], pool.tag[:size]
+    for s, size in enumerate(pool.entries):
+        number, of = pool.tag[s, :size, NUMBER], pool.tag[s, :size, OF]
+        if pool.state[KIND] == EACH:
+            at = windows.first[s] + (of & windows.mask[s])
+            mine = (of >= windows.ends[s, LOW]) & (windows.rows[at, ROW] == number)
+        else:
+            mine = pool.leaf[of, s, FIRST] >= 0
+            pool.leaf[of[~mine], s, KNOWN] = 0
+        _shortened(pool, s, mine)
+    most, streams = int(pool.entries.max()), pool.entries.size
+    room = 2 * (most + arriving)
+    longer = pool._replace(worth=np.empty((streams, room)), tag=np.empty((streams, room, 3), np.int64))
+    longer.worth[:, :most], longer.tag[:, :most] = pool.worth[:, :most], pool.tag[:, :most]
     return longer

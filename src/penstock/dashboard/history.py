@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.errors import InputError
 from penstock.quality.books import Report
+from penstock.quality.flows import Flows, in_words
 
 ENDING = ".history.jsonl"
 POINTS = 10_000  # of a query, that a page is given
@@ -18,6 +19,8 @@ LINE = 1 << 16  # bytes; a longer one is none of ours
 NAME = 200  # characters of a query's, and of a key
 KEYS = 10  # that a moment names
 SOME = 1 << 20  # bytes read at once
+SIDES = ["left", "right"]
+STREAMS = 12  # of a join
 SIDED = ("arrivals", "live", "expired", "unprobed")
 WHOLE = ("batch", "pairs", "memory_rows", "memory_bytes", "comparisons")
 MODES = ("shed", "observe")
@@ -41,7 +44,7 @@ def beside(checkpoint: str) -> Path | None:
 
 def point(
     query: str,
-    report: Report,
+    report: Report | Flows,
     *,
     batch: int,
     time: float,
@@ -51,6 +54,9 @@ def point(
     keys: Sequence[tuple[str, int]] | None = None,
 ) -> Point:
     """Return a moment as plain JSON values: counts only, nothing of the data but the keys that are given.
+
+    Counts are by stream, `streams` has their names: left and right, or those of a join of several, which also has an
+    `order`: the one in use, and why.
 
     Parameters:
         query: its name.
@@ -67,17 +73,38 @@ def point(
         "time": time,
         "batch": batch,
         "seconds": seconds,
-        "mode": report.mode,
-        "pairs": report.pairs,
+        **(_of_several(report) if isinstance(report, Flows) else _of_two(report)),
         "memory_rows": report.memory_rows,
         "memory_bytes": report.memory_bytes,
         "comparisons": report.comparisons,
         "recall": None if report.recall is None else list(report.recall),
-        **{name: list(getattr(report, name)) for name in SIDED},
-        "shed": {reason: list(count) for reason, count in report.shed.items()},
         "lag": lag,
         "budget": budget,
         "keys": None if keys is None else [[key[:NAME], rows] for key, rows in keys[:KEYS]],
+    }
+
+
+def _of_two(report: Report) -> Point:
+    return {
+        "mode": report.mode,
+        "pairs": report.pairs,
+        "streams": SIDES,
+        "order": None,
+        **{name: list(getattr(report, name)) for name in SIDED},
+        "shed": {reason: list(count) for reason, count in report.shed.items()},
+    }
+
+
+def _of_several(report: Flows) -> Point:
+    last = max(report.orders, key=lambda order: order.since, default=None)
+    return {
+        "mode": "shed",
+        "pairs": report.results,
+        "streams": [name[:NAME] for name in report.arrivals],
+        "order": last and [in_words(last.order)[:NAME], last.reason[:NAME]],
+        **{name: list(getattr(report, name).values()) for name in ("arrivals", "live", "expired")},
+        "unprobed": [0] * len(report.arrivals),
+        "shed": {reason: list(count.values()) for reason, count in report.shed.items()},
     }
 
 
@@ -259,17 +286,22 @@ def _point(line: bytes) -> Point | None:
     """Return the moment in a line, checked; None: it is none."""
     try:
         read = json.loads(line)
+        streams = [_text(name) for name in read.get("streams", SIDES)]
+        if not 2 <= len(streams) <= STREAMS:
+            return None
         return {
+            "streams": streams,
             "query": _text(read["query"]),
             "mode": MODES[MODES.index(read["mode"])],
             **{name: _number(read[name]) for name in ("time", "seconds")},
             **{name: _count(read[name]) for name in WHOLE},
-            **{name: _sides(read[name]) for name in SIDED},
+            **{name: _counts(read[name], len(streams)) for name in SIDED},
             **{
                 name: None if read[name] is None else check(read[name])
                 for name, check in (("recall", _interval), ("lag", _number), ("budget", _count), ("keys", _keys))
             },
-            "shed": {_reason(name): _sides(count) for name, count in read["shed"].items()},
+            "shed": {_reason(name): _counts(count, len(streams)) for name, count in read["shed"].items()},
+            "order": None if read.get("order") is None else [_text(words) for words in read["order"][:2]],
         }
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
@@ -300,9 +332,10 @@ def _count(value: Any) -> int:
     return value
 
 
-def _sides(value: Any) -> list[int]:
-    left, right = value
-    return [_count(left), _count(right)]
+def _counts(value: Any, many: int) -> list[int]:
+    if not isinstance(value, list) or len(value) != many:
+        raise ValueError
+    return [_count(each) for each in value]
 
 
 def _interval(value: Any) -> list[float]:

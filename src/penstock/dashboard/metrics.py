@@ -5,7 +5,6 @@ from typing import Any
 
 from penstock.dashboard.history import Point
 
-SIDES = ("left", "right")
 KINDS = {
     "penstock_rows_total": ("counter", "Rows that came."),
     "penstock_pairs_total": ("counter", "Pairs found."),
@@ -40,7 +39,7 @@ def _samples(query: str, point: Point) -> Iterator[tuple[str, str, Any]]:
         labels = {"query": query, **more}
         return f"penstock_{name}", ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items()), value
 
-    for at, side in enumerate(SIDES):
+    for at, side in enumerate(point["streams"]):
         yield sample("rows_total", point["arrivals"][at], side=side)
         yield sample("memory_rows", point["live"][at], side=side)
         yield sample("unprobed_total", point["unprobed"][at], side=side)

@@ -5,7 +5,6 @@ const EVERY = 2000; // milliseconds between two questions
 const POINTS = 10000; // of a query
 const QUIET = 10; // seconds without a micro-batch, and five times as long as they usually are apart
 const SHADES = ["one", "two", "three", "four", "five", "six"];
-const SIDES = ["left", "right"];
 const SECOND = 1, MINUTE = 60, HOUR = 3600, DAY = 86400;
 const STEPS = [
   ...[1, 2, 5, 10, 15, 30].map((many) => many * SECOND), ...[1, 2, 5, 10, 15, 30].map((many) => many * MINUTE),
@@ -30,7 +29,7 @@ let serial = 0; // of the last point that came
 let reached = true; // whether the server answered when it was asked last
 
 const find = (id) => document.getElementById(id);
-const both = (sides) => sides[0] + sides[1];
+const both = (counts) => counts.reduce((sum, each) => sum + each, 0); // sides of a join, or all of several streams
 const last = (list) => list[list.length - 1];
 
 // --- what is drawn --------------------------------------------------------------------------------------------------
@@ -62,7 +61,9 @@ const each = (points, value) => points.map(value);
 const CHARTS = [
   {
     title: "Rows in", unit: "rows a second", words: short,
-    lines: (points) => SIDES.map((side, at) => ({ name: side, values: rates(points, (point) => point.arrivals[at]) })),
+    lines: (points) => last(points).streams.map((name, at) => ({
+      name, values: rates(points, (point) => point.arrivals[at]),
+    })),
   },
   {
     title: "Pairs out", unit: "pairs a second", words: short,
@@ -79,14 +80,16 @@ const CHARTS = [
   },
   {
     title: "Rows held", unit: "rows", words: count, ticks: short, stacked: true,
-    lines: (points) => SIDES.map((side, at) => ({ name: side, values: each(points, (point) => point.live[at]) })),
+    lines: (points) => last(points).streams.map((name, at) => ({
+      name, values: each(points, (point) => point.live[at]),
+    })),
     limit: (points) => last(points).budget,
   },
   {
     title: "Rows shed", unit: "rows a second", words: short, stacked: true, none: "Nothing was shed.",
     lines: (points) => Object.entries(last(points).shed).filter(([, sides]) => both(sides)).map(([reason], at) => ({
       name: reason, shade: ["five", "six", "two"][at % 3],
-      values: rates(points, (point) => both(point.shed[reason] || [0, 0])),
+      values: rates(points, (point) => both(point.shed[reason] || [])),
     })),
   },
   {
@@ -116,7 +119,7 @@ function facts(point) {
   const observed = point.mode === "observe";
   return [
     ["Recall", mid === undefined ? "not known" : percent.format(mid), interval],
-    ["Rows in", count.format(came), named(SIDES.map((side, at) => [side, point.arrivals[at]]))],
+    ["Rows in", count.format(came), named(point.streams.map((name, at) => [name, point.arrivals[at]]))],
     ["Pairs out", count.format(point.pairs), came ? `${short.format(point.pairs / came)} a row` : ""],
     ["Rows held", count.format(point.memory_rows), [
       ...(point.budget === null ? [] : [`of\u00a0${count.format(point.budget)}`]),
@@ -124,6 +127,7 @@ function facts(point) {
     ].join(" \u00b7 ")],
     [observed ? "Would have been shed" : "Rows shed", count.format(given), named(shed) || "none"],
     ...(passed ? [["Not fully probed", count.format(passed), `${percent.format(passed / came)} of the rows`]] : []),
+    ...(point.order === null ? [] : [["Order", point.order[0], point.order[1]]]),
     ["Micro-batches", count.format(point.batch + 1), [
       `last\u00a0${fine.format(point.seconds)}\u00a0s`,
       ...(point.lag === null ? [] : [`lag\u00a0${fine.format(point.lag)}\u00a0s`]),
@@ -217,7 +221,7 @@ class Chart {
   update(points) {
     this.figure.hidden = Boolean(this.about.shown && !this.about.shown(points));
     if (this.figure.hidden) return;
-    this.lines = this.about.lines(points).map((line, at) => ({ shade: SHADES[at], ...line }));
+    this.lines = this.about.lines(points).map((line, at) => ({ shade: SHADES[at % SHADES.length], ...line }));
     this.none.hidden = this.lines.some((line) => line.values.some((value) => value !== null));
     if (this.about.stacked) {
       this.lines.forEach((line, at) => {

@@ -40,7 +40,9 @@ from penstock.jobs.keys import (
     within,
     wrong,
 )
+from penstock.jobs.several import by_source, graph_of, index_of, interval_of, known_only, order_of
 from penstock.operator import conditions
+from penstock.operator import several as streams_of
 from penstock.operator.cpu import cpu
 from penstock.operator.join import settings_of
 from penstock.operator.settings import COMBINE, MODES, SIDES, Settings, pair
@@ -66,13 +68,17 @@ CONDITIONS: dict[str, Callable[..., Any]] = {
         conditions.band,
     )
 }
-NOT_YET = {
-    "multijoin": "a job joins two sources, so far: write a [join], or call pen.multijoin in a program",
+LATENESS = {"lateness": "on streams the watermark says it: set watermark in the sources"}
+NOT_HERE = {**LATENESS, "how": "only inner joins: leave it out"}
+NOT_OF_SEVERAL = {
+    **LATENESS,
+    "window": "several streams have windows: one for all, or {calls = ..., trades = ...}",
+    "left": "all sources are joined, in the order of the file: leave it out",
+    "right": "all sources are joined, in the order of the file: leave it out",
+    "cpu": "CPU budgets are for joins of two: leave it out",
+    "split": "there is one pool for all windows: leave it out",
 }
-NOT_HERE = {
-    "lateness": "on streams the watermark says it: set watermark in the sources",
-    "how": "only inner joins: leave it out",
-}
+ALGORITHMS = ("auto", "naive", "eager", "lazy", "general")
 
 
 # --- checks of single keys -----------------------------------------------------------------------------------------
@@ -291,16 +297,16 @@ KINDS: dict[str, type[Source]] = {
 }
 
 
-@check("one or two tables such as [sources.calls]")
+@check("tables such as [sources.calls]")
 def sources_of(value: Any) -> dict[str, Source]:
-    """Return one or two tables such as [sources.calls]."""
+    """Return tables such as [sources.calls]."""
     found = {}
     for each, values in table(value).items():
         with within(each):
             name(each)
             found[each] = _of_format(values, KINDS)
     if not found:
-        raise wrong(NOTHING, "name the two streams to join: [sources.calls] and [sources.trades]")
+        raise wrong(NOTHING, "name the streams to join: [sources.calls] and [sources.trades]")
     return found
 
 
@@ -415,6 +421,27 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class MultiJoined:
+    """The words of ``pen.multijoin``; its streams are the sources."""
+
+    on: Any = key(graph_of)
+    time: Any = key(by_source(text))
+    windows: Any = key(by_source(window_of))
+    order: Any = key(order_of, "auto")
+    evaluation: Any = key(interval_of("eager"), "eager")
+    expiration: Any = key(interval_of("auto", "eager"), "auto")
+    index: Any = key(by_source(index_of), "auto")
+    algorithm: str = key(one_of(*ALGORITHMS), "auto")
+    cross: bool = key(flag, False)
+    memory: Any = key(memory_of, None)
+    policy: Any = key(policy_of, "auto")
+    importance: Any = key(by_source(text), None)
+    combine: str = key(one_of(*COMBINE), "min")
+    shards: int | None = key(count, None)
+    seed: int = key(seed, 0)
+
+
+@dataclass(frozen=True)
 class File:
     """A job file, as its first level has it."""
 
@@ -422,7 +449,10 @@ class File:
     checkpoint: str | None = key(path, None)
     trigger: str | None = key(trigger_of, None)
     sources: dict[str, Source] = key(sources_of)
-    join: Joined = key(Check("the table [join]", lambda value: made(Joined, value, NOT_HERE)))
+    join: Joined | None = key(Check("the table [join]", lambda value: made(Joined, value, NOT_HERE)), None)
+    multijoin: MultiJoined | None = key(
+        Check("the table [multijoin]", lambda value: made(MultiJoined, value, NOT_OF_SEVERAL)), None
+    )
     sink: Sink = key(Check("the table [sink]", lambda value: _of_format(value, OUTLETS)))
     ledger: Output | None = key(OUTPUT, None)
     archive: Output | None = key(OUTPUT, None)
@@ -437,14 +467,24 @@ class Job:
     name: str
     checkpoint: str | None
     trigger: str | None  # None: as soon as the last micro-batch has ended
-    sources: tuple[str, str]  # the names of left and right
-    streams: tuple[Source, Source]
-    settings: Settings
+    sources: tuple[str, ...]  # the names of left and right, or of all streams
+    streams: tuple[Source, ...]
+    settings: Settings | streams_of.Settings
     sink: Sink
     ledger: str | None
     archive: str | None
     refine: Repair | None
     spark: Session
+
+    @property
+    def joining(self) -> str:
+        """The table that says how they are joined."""
+        return "join" if isinstance(self.settings, Settings) else "multijoin"
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column of each source."""
+        return _times(self.settings, self.sources)
 
     @property
     def triggered(self) -> dict[str, Any]:
@@ -498,23 +538,25 @@ def parse(words: str, home: Path, title: str = "job") -> Job:
         values = tomllib.loads(words)
     except (ValueError, RecursionError) as error:
         raise InputError("job", "what is no TOML", f"{str(error)[:200] or 'it is too deep'}") from error
-    read = made(File, values, NOT_YET)
+    read = made(File, values)
     return _checked(read, home, title)
 
 
 def _checked(read: File, home: Path, title: str) -> Job:
     """Check the parts of a file against each other."""
-    names = _sides(read)
-    settings = _settings(read.join)
-    times = pair("time", settings.time)
+    if (read.join is None) == (read.multijoin is None):
+        got = NOTHING if read.join is None else "both [join] and [multijoin]"
+        raise InputError("join", got, "write one of them: [join] for two sources, [multijoin] for two or more")
+    names, settings = _two(read, read.join) if read.join is not None else _many(read, read.multijoin)
+    times = _times(settings, names)
     streams = []
     for side, source in enumerate(read.sources[each] for each in names):
         if isinstance(source, Folder):
             source = replace(source, path=placed(source.path, home))  # noqa: PLW2901 - the same source, in its place
         elif isinstance(source, Replay):
             source = replace(source, path=placed(source.path, home), time=source.time or times[side])  # noqa: PLW2901
-        elif isinstance(source, Zipf):
-            source = replace(source, side=source.side or SIDES[side])  # noqa: PLW2901
+        elif isinstance(source, Zipf):  # a draw has two sides: the next two streams are another one
+            source = replace(source, side=source.side or SIDES[side % 2], seed=source.seed + side // 2)  # noqa: PLW2901
         streams.append(source)
     _beside(read)
     sink, refine = read.sink, read.refine
@@ -527,7 +569,7 @@ def _checked(read: File, home: Path, title: str) -> Job:
         checkpoint=None if read.checkpoint is None else placed(read.checkpoint, home),
         trigger=read.trigger,
         sources=names,
-        streams=(streams[0], streams[1]),
+        streams=tuple(streams),
         settings=settings,
         sink=sink,
         ledger=None if read.ledger is None else placed(read.ledger.path, home),
@@ -539,11 +581,39 @@ def _checked(read: File, home: Path, title: str) -> Job:
     return job
 
 
-def _sides(read: File) -> tuple[str, str]:
+def _times(settings: Settings | streams_of.Settings, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the time column of each source."""
+    if isinstance(settings, Settings):
+        return pair("time", settings.time)
+    return tuple(settings.time[each] if isinstance(settings.time, dict) else settings.time for each in names)
+
+
+def _many(read: File, multijoin: MultiJoined | None) -> tuple[tuple[str, ...], streams_of.Settings]:
+    """Return the names of all sources and the words of the join, checked as ``pen.multijoin`` does."""
+    names = list(read.sources)
+    arguments = dict(vars(multijoin))
+    with within("multijoin"):
+        if len(names) < 2:
+            raise InputError("", f"one source, {names[0]}", "give two or more: [sources.calls], [sources.trades]")
+        for argument in ("time", "windows", "index", "importance"):
+            known_only(arguments[argument], names, argument)
+        settings = streams_of.settings_of(arguments)
+    for what, given in (("archive", read.archive), ("refine", read.refine)):
+        if given is not None:
+            raise InputError(what, "a table", "joins of several streams are not refined: leave it out")
+    return tuple(names), settings
+
+
+def _two(read: File, join: Joined) -> tuple[tuple[str, ...], Settings]:
+    """Return the names of the two sources that are joined, and the words of the join."""
+    return _sides(read, join), _settings(join)
+
+
+def _sides(read: File, join: Joined) -> tuple[str, str]:
     """Return the names of the sources that are joined."""
     known = list(read.sources)
     names = []
-    for side, given in zip(SIDES, (read.join.left, read.join.right), strict=True):
+    for side, given in zip(SIDES, (join.left, join.right), strict=True):
         with within(f"join.{side}"):
             if given is None:
                 if len(known) > 2:

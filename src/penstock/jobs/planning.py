@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.jobs.keys import within
 from penstock.jobs.parsing import Job, Paced, Rate, Source
 from penstock.jobs.running import frames, spec
-from penstock.operator.settings import ROW_BYTES, SIDES, Bound, budget
+from penstock.operator.settings import ROW_BYTES, Bound, Settings, budget
 from penstock.spark import pipeline, traces
 
 TEXT = 20  # bytes of a text or of bytes, as a guess
@@ -46,14 +46,19 @@ def forecast(job: Job, spark: Any) -> Forecast:
         InputError: naming the key in the file.
     """
     streams = frames(job, spark)
-    with within("join"):
-        _, bound = pipeline.operator(dict(zip(SIDES, streams, strict=True)), job.settings)
-    assert isinstance(bound, Bound)
+    with within(job.joining):
+        _, bound = pipeline.operator(streams, job.settings)
     widths = [sum(_width(field.type) for field in schema) + ROW_BYTES for schema in bound.schemas]
     row = max(widths)
-    needs = [_rows_in(source, int(span), bound) for source, span in zip(job.streams, bound.span, strict=True)]
+    by_rows = [bound.by_rows] * 2 if isinstance(bound, Bound) else bound.by_rows
+    needs = [
+        _rows_in(source, int(span), in_rows=in_rows)
+        for source, span, in_rows in zip(job.streams, bound.span, by_rows, strict=True)
+    ]
     wanted = None if None in needs else sum(need or 0 for need in needs)
-    unit, limit, shared = budget(job.settings.memory, job.settings.split)
+    unit, limit, shared = budget(
+        job.settings.memory, job.settings.split if isinstance(job.settings, Settings) else "shared"
+    )
     total = limit[0] if shared else sum(limit)
     most = {"rows": total, "bytes": total // row}.get(unit)
     kept = min((each for each in (most, wanted) if each is not None), default=None)
@@ -68,9 +73,7 @@ def forecast(job: Job, spark: Any) -> Forecast:
                 "columns": {field.name: str(field.type) for field in schema},
                 "watermark": source.watermark,
             }
-            for name, source, side, schema in zip(
-                job.sources, job.streams, ("left", "right"), bound.schemas, strict=True
-            )
+            for name, source, side, schema in zip(job.sources, job.streams, streams, bound.schemas, strict=True)
         },
         join={
             name: value if isinstance(value, int) else str(value)
@@ -81,7 +84,7 @@ def forecast(job: Job, spark: Any) -> Forecast:
         sink=dict(vars(job.sink)),
         checkpoint=job.checkpoint,
         trigger=job.trigger or "as soon as possible",
-        shards=1 if bound.by_rows else job.settings.shards or int(spark.conf.get("spark.sql.shuffle.partitions")),
+        shards=1 if bound.one_shard else job.settings.shards or int(spark.conf.get("spark.sql.shuffle.partitions")),
         row_bytes=row,
         window_rows=wanted,
         memory_rows=kept,
@@ -103,9 +106,9 @@ def _width(kind: pa.DataType) -> int:
         return TEXT
 
 
-def _rows_in(source: Source, span: int, bound: Bound) -> int | None:
+def _rows_in(source: Source, span: int, *, in_rows: bool) -> int | None:
     """Return how many rows of a source its window needs at most, where that can be known."""
-    if bound.by_rows:
+    if in_rows:
         return span
     if isinstance(source, Rate):
         return -(-source.rows_per_second * span // 10**6)

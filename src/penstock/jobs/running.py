@@ -28,8 +28,7 @@ from penstock.jobs.parsing import (
     TableSink,
     Zipf,
 )
-from penstock.operator.settings import SIDES, pair
-from penstock.quality.books import Report
+from penstock.operator.settings import SIDES, Settings
 from penstock.spark import inputs, pipeline, traces, writing
 from penstock.spark.books import report_of
 from penstock.spark.refine import Refined, refine_into
@@ -43,7 +42,7 @@ Watch = Callable[[Any], None]
 class Outcome:
     """What a run of a job has done."""
 
-    report: Report | None  # None: no row came
+    report: Any  # a ``Report``; of several streams, ``Flows``; None: no row came
     batches: int
     seconds: float
     stopped: bool  # from outside, before its streams ended
@@ -60,19 +59,18 @@ def options(job: Job) -> dict[str, str]:
     return {**wanted, **inputs.DELTA} if any("delta" in each for each in job.spark.packages) else wanted
 
 
-def frames(job: Job, spark: Any) -> tuple[Any, Any]:
-    """Return the two streams of a job as they are joined.
+def frames(job: Job, spark: Any) -> dict[str, Any]:
+    """Return the streams of a job as they are joined: by side, or by name where there are several.
 
     Raises:
         InputError: naming the key in the file.
     """
     opened = []
-    times = pair("time", job.settings.time)
-    for name, source, column in zip(job.sources, job.streams, times, strict=True):
+    for name, source, column in zip(job.sources, job.streams, job.times, strict=True):
         with within(f"sources.{name}"):
             stream = inputs.shaped(_opened(spark, source), source.where, source.select)
             opened.append(inputs.watermarked(stream, column, source.watermark))
-    return opened[0], opened[1]
+    return dict(zip(SIDES if job.joining == "join" else job.sources, opened, strict=True))
 
 
 def joined(job: Job, spark: Any) -> Any:
@@ -81,9 +79,11 @@ def joined(job: Job, spark: Any) -> Any:
     Raises:
         InputError: naming the key in the file.
     """
-    left, right = frames(job, spark)
-    with within("join"):
-        return pipeline.join(left, right, job.settings)
+    streams = frames(job, spark)
+    with within(job.joining):
+        if isinstance(job.settings, Settings):
+            return pipeline.join(streams["left"], streams["right"], job.settings)
+        return pipeline.multijoin(streams, job.settings)
 
 
 def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
@@ -208,6 +208,7 @@ def refine(job: Job, spark: Any, progress: Callable[[int, int], None] | None = N
         raise InputError(
             "refine", "no such table", 'add [refine] with into = "..." to the job, [ledger] and [archive]'
         )
+    assert isinstance(job.settings, Settings)  # several streams have no [refine]
     return refine_into(
         job.archive,
         job.ledger,

@@ -62,10 +62,10 @@ def budget_of(
         raise PolicyError("policy", str(chosen), f"for several streams {chosen.name!r} has no options")
     if kind == PROB and not (common and asked.importance is None):
         kind = EACH
-    ties, scales = key_ties(len(span)), scale(span, by_rows)
+    ties, scales = key_ties(len(span)), (1.0,) * len(span)
     if not common:
         ties = graph_ties(len(span), edges)
-        scales = tuple(one * other for one, other in zip(scales, missed(ties), strict=True))
+        scales = missed(ties)
     return Budget(
         kind,
         limit,
@@ -172,19 +172,3 @@ def half_life(chosen: Policy, span: Sequence[int], by_rows: Sequence[bool], cloc
             "half_life", str(life), "give at least one tick, or pen.rows(...) if all windows are in rows"
         )
     return count
-
-
-def scale(span: Sequence[int], by_rows: Sequence[bool]) -> tuple[float, ...]:
-    """Return what makes products of rates comparable between streams: results per tick of a row at rates of 1.
-
-    That is the sum, over the stream of the last row, of the product of the windows of the others. Windows in rows are
-    no spans of time: where there are some, all count alike.
-    """
-    streams = range(len(span))
-    if any(by_rows):
-        return (1.0,) * len(span)
-    length = [ticks / max(span) for ticks in span]
-    return tuple(
-        sum(prod(length[other] for other in streams if other not in {mine, last}) for last in streams if last != mine)
-        for mine in streams
-    )

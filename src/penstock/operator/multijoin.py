@@ -20,7 +20,7 @@ from penstock.quality.flows import REASONS, Flows
 from penstock.streams.intake import NO_LATE, Ready
 from penstock.streams.payload import Payload
 
-VERSION = 2  # of the saved state
+VERSION = 3  # of the saved state
 STREAM, ROW, AT, REASON = range(4)  # columns of an entry of the ledger
 BUDGET, LATE = range(2)  # of REASONS
 

@@ -95,7 +95,7 @@ class Flows:
             f"{self.comparisons:,} comparisons",
         ]
         orders = [
-            f"since {order.since}: {_words(order.order)} ({order.reason}"
+            f"since {order.since}: {in_words(order.order)} ({order.reason}"
             + (f"; {order.gain:.1f} times cheaper)" if at else ")")
             for at, order in enumerate(self.orders)
         ]
@@ -103,9 +103,10 @@ class Flows:
         return "\n".join([", ".join(facts), *lines, *orders, *shards])
 
 
-def _words(order: list[str] | dict[str, list[str]]) -> str:
+def in_words(order: list[str] | dict[str, list[str]]) -> str:
+    """Return an order of streams, or one for the new rows of each, as a text."""
     if isinstance(order, dict):
-        return "; ".join(f"{name}: {_words(mine)}" for name, mine in order.items())
+        return "; ".join(f"{name}: {in_words(mine)}" for name, mine in order.items())
     return ", ".join(order)
 
 

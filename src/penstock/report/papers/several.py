@@ -96,8 +96,8 @@ class Loops:
         return taken
 
 
-def shortest(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, float]:
-    """Return the shortest time of each way, measured in turns."""
+def timed(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, list[float]]:
+    """Return the times of each way, measured in turns."""
     times: dict[Any, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, loops in ways.items():
@@ -105,4 +105,9 @@ def shortest(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, float]:
     counts = {loops.results for loops in ways.values()}
     if len(counts) != 1:
         raise AssertionError(f"ways of one join found different numbers of results: {sorted(counts)}")
-    return {name: min(seconds) for name, seconds in times.items()}
+    return times
+
+
+def shortest(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, float]:
+    """Return the shortest time of each way, measured in turns."""
+    return {name: min(seconds) for name, seconds in timed(ways, repeats).items()}

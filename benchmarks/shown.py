@@ -1,0 +1,158 @@
+"""Say of each thing that joins of several streams must show what was wanted, what was measured, and if it is met."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+Row = tuple[str, str, str, bool | None]  # what is compared, the figure wanted, the one measured, whether it is met
+
+
+def rows(known: dict[str, Any], sizes: list[dict[str, Any]]) -> list[list[str]]:
+    """Return a line for each, in words.
+
+    Parameters:
+        known: what ``benchmarks.multiway`` measured.
+        sizes: what ``benchmarks.planner`` did, by number of streams.
+    """
+    found = [
+        *costs(known["costs"]),
+        *planner(sizes),
+        *orders(known["orders"]),
+        *cascades(known["four_way"]),
+        *on_spark(known.get("spark", {})),
+        *intervals(known["intervals"]),
+        adaptation(known["adaptation"]),
+        *shedding(known["shedding"]),
+    ]
+    words = {True: "yes", False: "**no**", None: "-"}
+    return [[what, wanted, measured, words[met]] for what, wanted, measured, met in found]
+
+
+def costs(cases: list[dict[str, Any]]) -> list[Row]:
+    """Compare with the figures that the paper prints."""
+    differ, printed = (sum(case[name] for case in cases) for name in ("differ", "orders"))
+    worst = max(case["heuristic"] for case in cases)
+    return [
+        ("costs printed in golab2003, Tables 5 to 7", "to the digit", f"{printed - differ} of {printed}", not differ),
+        ("the paper's heuristic on Tables 5 to 7", "the optimum", f"{worst:.2f}x the cheapest at most", worst == 1),
+    ]
+
+
+def planner(sizes: list[dict[str, Any]]) -> list[Row]:
+    """Compare the orders found with the cheapest, in settings drawn at random."""
+    few = [size for size in sizes if size["streams"] <= 7]
+    many = [size for size in sizes if size["streams"] > 7]
+    worst, beyond = (max(size["planner"]["worst"] for size in some) for some in (few, many))
+    longest = max(size["planner"]["seconds"] for size in few)
+    heuristic = max(size["heuristic"]["worst"] for size in sizes)
+    return [
+        ("the planner up to 7 streams", "the optimum", f"{worst:.2f}x the cheapest at most", worst <= 1 + 1e-9),
+        ("longest search up to 7 streams", "< 50 ms", f"{longest * 1e3:.1f} ms", longest < 0.05),
+        ("the planner beyond 7 streams", "<= 1.1x the cheapest", f"{beyond:.2f}x at most", beyond <= 1.1),
+        (
+            "the paper's heuristic on drawn settings",
+            "can be many times worse",
+            f"up to {heuristic:.0f}x",
+            heuristic > 2,
+        ),
+    ]
+
+
+def orders(cases: list[dict[str, Any]]) -> list[Row]:
+    """Compare the cost model with the clock."""
+    found: list[Row] = []
+    for case in cases:
+        name = "nested loop" if case["index"] == "none" else "hash"
+        ranks, times = case["spearman_time"], case["worst_by_best"]
+        found += [
+            (f"ranks of 24 orders by model and time, {name}", "Spearman >= 0.9", f"{ranks:.2f}", ranks >= 0.9),
+            (f"best order against the worst, {name}", ">= 3x as fast", f"{times:.1f}x", times >= 3),
+        ]
+    return found
+
+
+def cascades(cases: dict[str, Any]) -> list[Row]:
+    """Compare the join of four with joins of two, embedded."""
+    found: list[Row] = []
+    for name, case in cases.items():
+        held, seconds = case["held"], case["seconds"]
+        speed = seconds["cascade"] / seconds["at once"]
+        less = f"{held['at once']:,} against {held['cascade']:,} rows"
+        found += [
+            (
+                f"four at once, embedded, {name}: state",
+                "less than the cascade",
+                less,
+                held["at once"] < held["cascade"],
+            ),
+            (f"four at once, embedded, {name}: speed", "shown", f"{speed:.1f}x Penstock's cascade", None),
+        ]
+    return found
+
+
+def on_spark(cases: dict[str, Any]) -> list[Row]:
+    """Compare the join of four with joins of two, on Spark."""
+    found: list[Row] = []
+    for name, case in cases.items():
+        runs = case["runs"]
+        speed = {way: run["rows"] / run["seconds"] for way, run in runs.items()}
+        more = "> " if runs["spark"].get("stopped") else ""
+        times = speed["at once"] / speed["spark"]
+        held = {way: run["held_rows"] for way, run in runs.items()}
+        less = f"{held['at once']:,} against {held['penstock']:,} and {held['spark']:,} rows"
+        met = held["at once"] < min(held["penstock"], held["spark"])
+        other = f"{speed['at once'] / speed['penstock']:.1f}x Penstock's cascade"
+        found += [
+            (
+                f"four at once on Spark, {name}: speed",
+                ">= 3x Spark's cascade",
+                f"{more}{times:.1f}x; {other}",
+                times >= 3,
+            ),
+            (f"four at once on Spark, {name}: state", "less than either cascade", less, met),
+        ]
+    return found
+
+
+def intervals(known: dict[str, Any]) -> list[Row]:
+    """Compare intervals of lazy evaluation by buckets, and its algorithms."""
+    best = [float(np.median(runs)) for runs in known["best_of_runs"].values()]
+    rises = best[-1] > best[0] and all(after >= before for before, after in pairwise(best))
+    better = [
+        case["compared"]["general"] / min(case["compared"]["lazy"], case["compared"]["naive"])
+        for case in known["drawn"]
+    ]
+    worse = sum(ratio > 1.01 for ratio in better)
+    steps = ", ".join(f"{tau:.0f}" for tau in best)
+    buckets = ", ".join(name for name in known["best_of_runs"] if name != "none")
+    return [
+        (f"best interval for no index, {buckets} buckets", "rises", steps, rises),
+        (
+            "GENERAL LAZY against the better of LAZY and NAIVE, comparisons counted",
+            "never worse",
+            f"worse by over 1 % in {worse} of {len(better)} settings, by {max(better) - 1:.1%} at most",
+            worse == 0,
+        ),
+    ]
+
+
+def adaptation(known: dict[str, Any]) -> Row:
+    """Compare the speed ten windows after rates changed with that of the best order for them."""
+    share = known["best"] / known["adapting"]
+    return (
+        "ten windows after one stream became 50x faster",
+        ">= 90 % of the best order",
+        f"{share:.0%}",
+        share >= 0.9,
+    )
+
+
+def shedding(cases: list[dict[str, Any]]) -> list[Row]:
+    """Compare what is found inside a budget with random eviction."""
+    found: list[Row] = []
+    for case in cases:
+        times = case["results"]["prob"] / case["results"]["rand"]
+        what = f"results with a quarter of the memory, {case['streams']} streams{', a chain' * case['graph']}"
+        found.append((what, ">= 2x random eviction", f"{times:.1f}x", times >= 2))
+    return found
