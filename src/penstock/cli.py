@@ -565,6 +565,8 @@ def run_job(
         _show_report(screen, done.report)
     end = "stopped; run it again to go on" if done.stopped else "ended"
     screen.print(f"{found.name}: {end}, after {done.batches} micro-batches and {done.seconds:.1f} s", markup=False)
+    if running.waits(found):
+        screen.print("rows newer than the watermark wait: they are joined when newer ones come", markup=False)
 
 
 @contextmanager
