@@ -343,7 +343,7 @@ def multiway_spark_table(cases: dict[str, Any]) -> str:
 
 def repair_table(results: dict[str, dict[str, Any]]) -> str:
     """Return what repairs on Spark took, beside whole joins."""
-    head = ["rows", "rows shed", "pairs missing", "repair", "whole join", "repair / whole join"]
+    head = ["rows", "rows shed", "pairs missing", "repair", "whole join", "repair / whole join", "of the processor"]
     rows = [
         [
             f"{found['rows']:,}",
@@ -352,6 +352,7 @@ def repair_table(results: dict[str, dict[str, Any]]) -> str:
             f"{found['repair_seconds']:.1f} s",
             f"{found['whole_seconds']:.1f} s",
             f"{found['repair_seconds'] / found['whole_seconds']:.2f}",
+            f"{found['repair_processor_seconds'] / found['whole_processor_seconds']:.2f}",
         ]
         for found in results.values()
     ]

@@ -72,7 +72,7 @@ def started(folder: Path) -> Iterator[Broker]:
     file = folder / "server.properties"
     file.write_text(PROPERTIES.format(port=port, control=control, data=folder / "data"), encoding="utf-8")
     start = [str(java.ensure() / "bin" / "java"), "-Xmx512m", "-cp", classes]
-    cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+    cluster = "P" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")[1:]  # a dash would be an option
     subprocess.run(
         [*start, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(file)], check=True, capture_output=True
     )

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from penstock.engine import advise as advising
 from penstock.engine import compare as comparing
+from penstock.engine import completing, offline, pump, truncating
 from penstock.engine import multijoin as several
-from penstock.engine import offline, pump, truncating
 from penstock.engine import refine as refining
 from penstock.engine.advise import Advice
 from penstock.engine.multijoin import Joined
@@ -188,14 +188,16 @@ def refine(
 
     Parameters:
         archive: every row that came: the two inputs of ``penstock.run`` as a pair (left, right) of Arrow tables,
-            pandas DataFrames or files; or on Spark the folder, or a DataFrame of it, that ``penstock.write`` wrote.
+            pandas DataFrames or files, or several by name; or on Spark the folder, or a DataFrame of it, that
+            ``penstock.write`` wrote.
         ledger: what was shed: ``Result.ledger``, a file of it, or the folder or DataFrame beside the archive.
         into: on Spark, a folder to write to instead. It gets a part for every so many micro-batches, each once: run
             again, also after a failure or while the stream goes on, only what is new is added.
         batches: how many micro-batches make a part of `into`.
         keep: with `into`, a span: the archive's parts that only rows later than this could need are removed.
         spark: the SparkSession to read folders with; None: the active one.
-        arguments: those of the join: `on`, `time`, `window`, `importance` and so on. Budget and policy do not matter.
+        arguments: those of the join: `on`, `time`, `window`, `importance` and so on; of several streams `windows`.
+            Budget and policy do not matter.
 
     Returns:
         The missing rows, with the columns of the result, in any order: a table (pandas if the left input is), or a
@@ -203,8 +205,8 @@ def refine(
 
     Raises:
         InputError: if the ledger is not that of these rows, or cannot tell what is missing: that of
-            ``mode="observe"``, ``policy="sample"`` or a CPU budget over entered rows; of windows in rows on Spark or
-            with lateness.
+            ``mode="observe"``, ``policy="sample"`` or a CPU budget over entered rows; of windows in rows on Spark,
+            with lateness, or of several streams.
 
     Cost: what was shed, joined with its partners by hash; and reading the archive once.
 
@@ -220,6 +222,8 @@ def refine(
 
     References: das2003 §2.2 (load smoothing).
     """
+    if "windows" in arguments:
+        return _refine_several(archive, ledger, arguments, spark, {"into": into, "keep": keep})
     settings = settings_of(arguments)
     if isinstance(archive, tuple | list):
         if len(archive) != 2:
@@ -239,6 +243,22 @@ def refine(
             raise InputError("keep", repr(keep), "rows are removed once they are refined: give into=")
         return on_spark.refine(archive, ledger, settings, spark)
     return on_spark.refine_into(archive, ledger, str(into), settings, spark=spark, batches=batches, keep=keep).rows
+
+
+def _refine_several(archive: Any, ledger: Any, arguments: Any, spark: Any, others: dict[str, Any]) -> Any:
+    """Refine a join of several streams, as a whole."""
+    for name, given in others.items():
+        if given is not None:
+            want = "joins of several streams are refined as a whole: leave it None, and write what is returned"
+            raise InputError(name, repr(given), want)
+    settings = several_settings.settings_of(arguments)
+    if not isinstance(archive, Mapping):
+        from penstock.spark import completing as on_spark  # noqa: PLC0415 - only with Spark
+
+        return on_spark.refine(archive, ledger, settings, spark)
+    tables = {name: files.read(rows) if isinstance(rows, str | Path) else rows for name, rows in archive.items()}
+    shed = files.read(ledger) if isinstance(ledger, str | Path) else ledger
+    return completing.refine(tables, shed, settings)
 
 
 def configure(builder: Any) -> Any:

@@ -568,6 +568,8 @@ def run_job(
         screen.print(str(done.report), markup=False, highlight=False, soft_wrap=True)
     end = "stopped; run it again to go on" if done.stopped else "ended"
     screen.print(f"{found.name}: {end}, after {done.batches} micro-batches and {done.seconds:.1f} s", markup=False)
+    if running.waits(found):
+        screen.print("rows newer than the watermark wait: they are joined when newer ones come", markup=False)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ ROW = st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 3), st.sample
 
 
 def ledger(folder: Path, rows: list[tuple[str, int, str | None]], batch: int) -> Path:
-    """Write what a ledger has of rows, each as (side, k, name), in two files."""
+    """Write what a ledger beside an archive has of rows, each as (side, k, name), in two files."""
     sides = {
         "left": pa.struct([("k", pa.int64()), ("name", pa.string())]),
         "right": pa.struct([("k2", pa.int64()), ("name2", pa.string())]),
@@ -29,9 +29,9 @@ def ledger(folder: Path, rows: list[tuple[str, int, str | None]], batch: int) ->
     side = pa.array([row[0] for row in rows], pa.string())
     table = pa.table({"side": side, **{name: pa.array(each, sides[name]) for name, each in columns.items()}})
     home = folder / f"batch={batch}"
-    home.mkdir(parents=True)
     for number, part in enumerate((table[: len(rows) // 2], table[len(rows) // 2 :])):
-        pq.write_table(part, home / f"{number}.parquet")
+        (home / f"open={number}").mkdir(parents=True)
+        pq.write_table(part, home / f"open={number}" / "0.parquet")
     return folder
 
 

@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import arm_oracle
 import penstock as pen
+from penstock.core.rng import mixed
 from penstock.policies import sacrifices
+from penstock.policies.statistics import CELLS
 from penstock.streams.workloads import zipf
 
 HOW: dict[str, Any] = {"on": "key", "time": "ts", "window": 60}
@@ -122,3 +125,35 @@ def test_a_choice_is_kept_while_streams_stay_the_same() -> None:
     # half of what is needed is there: about half of the keys have all of it, and the others nothing
     assert sum(shed > 0.9 * came) >= 3
     assert sum(shed < 0.1 * came) >= 3
+
+
+def cells(key: object) -> int:
+    """Return where the counts of a key are: it decides between choices that are equally good."""
+    assert isinstance(key, int)
+    return int(mixed(np.uint64(key))) & (CELLS - 1)
+
+
+@pytest.mark.parametrize("statistics", ["decayed", "history"])
+@pytest.mark.parametrize("seed", range(6))
+def test_who_leaves(seed: int, statistics: str) -> None:
+    """Against brute force, on streams with ticks that hold several rows, or none."""
+    lots = random.Random(seed)  # noqa: S311 - a test that repeats
+    spans = lots.choice([(40, 40), (24, 60), (16, 16)])
+    came: list[arm_oracle.Came] = []
+    for tick in range(240):
+        for side in range(2):
+            came += [
+                (side, tick, 1 + min(int(lots.paretovariate(0.7)), 12)) for _ in range(lots.choice([0, 1, 1, 2]))
+            ]
+    memory = int(lots.choice([0.2, 0.4, 0.6]) * sum(spans))
+    tables = [
+        pa.table({"ts": [tick for s, tick, _ in came if s == side], "key": [key for s, _, key in came if s == side]})
+        for side in range(2)
+    ]
+    life = 8 * max(spans) if statistics == "decayed" else None
+    want = arm_oracle.shed(came, spans, memory, cells, life)
+    policy = pen.policy("arm", statistics=statistics)
+    ledger = pen.run(tables[0], tables[1], on="key", time="ts", window=spans, memory=memory, policy=policy).ledger
+    got = [(("left", "right").index(row["side"]), row["arrival"], row["shed_at"]) for row in ledger.to_pylist()]
+    assert len(want) > 50
+    assert sorted(want, key=lambda row: (row[2], row)) == sorted(got, key=lambda row: (row[2], row))

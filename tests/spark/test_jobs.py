@@ -88,6 +88,18 @@ def test_a_job_that_is_stopped_goes_on_from_its_checkpoint(spark: Any, tmp_path:
     assert met(spark, tmp_path / "found", start=10**9) == meetings(trace, trace, 20)
 
 
+def test_rows_that_wait_are_joined_up_to_the_watermark_when_a_trace_ends(spark: Any, tmp_path: Path) -> None:
+    """Windows in rows need rows in order: they go on when the watermark, 5 seconds behind, has passed them."""
+    trace = zipf(450, keys=40, seed=3).left  # a row a second
+    pq.write_table(trace, tmp_path / "trace.parquet")
+    job = parse(TRACE.replace('window = "20 seconds"', 'window = "20 rows"'), tmp_path)
+    done = run(job, spark)
+    assert running.waits(job)
+    assert not running.waits(parse(TRACE, tmp_path))
+    assert not done.stopped
+    assert met(spark, tmp_path / "found", start=10**9) == meetings(trace[:445], trace[:445], 20)
+
+
 def test_folders_are_joined_as_their_job_says(spark: Any, tmp_path: Path) -> None:
     for name in ("orders", "payments"):
         (tmp_path / "in" / name).mkdir(parents=True)

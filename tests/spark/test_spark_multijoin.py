@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 import penstock as pen
 from multiway import Edge, Row, Window, all_results
-from penstock.errors import InputError, TimeError
+from penstock.errors import ColumnError, InputError, TimeError
 from several import NAMES, common
 from streaming import read_stream, run_to_end, write_batches
 
@@ -245,8 +245,35 @@ def test_results_and_ledger_of_one_query(spark: Any, tmp_path: Path) -> None:
     assert len(ledger) == sum(report.shed["budget"].values()) > 0
     assert {row.shard for row in ledger} == {0, 1}
     assert all(row["values"][row.stream] is not None and row.reason == "budget" for row in ledger)
-    with pytest.raises(InputError, match="not refined"):
-        pen.write(joined, checkpoint="c", archive="a")
+
+
+@pytest.mark.parametrize("on", ["key0", GRAPH])
+def test_results_and_the_refined_are_the_exact_join(spark: Any, tmp_path: Path, on: Any) -> None:
+    streams = [
+        [row._replace(ts=row.ts - 70) if at >= 45 and at % 5 == 0 else row for at, row in enumerate(stream)]
+        for stream in drawn(3, 60, jitter=4, seed=6)
+    ]  # some of the last are too late
+    write(tables_of(streams), tmp_path, [20, 40])
+    how = {**HOW, "on": on, "windows": {"a": "20 seconds", "b": "14 seconds", "c": "25 seconds"}}
+    hasty = {name: read_stream(spark, tmp_path / name, delay="1 second") for name in "abc"}
+    joined = pen.multijoin(hasty, **how, memory=16)
+    paths = {name: str(tmp_path / name) for name in ("checkpoint", "results", "ledger", "archive")}
+    query = pen.write(joined, trigger="available now", **paths)
+    query.awaitTermination()
+    assert all(sum(pen.report(query).shed[reason].values()) > 0 for reason in ("budget", "late"))
+    results = spark.read.parquet(paths["results"]).drop("batch")
+    rest = pen.refine(archive=paths["archive"], ledger=paths["ledger"], spark=spark, **how)
+    assert rest.columns == results.columns
+    assert [field.dataType for field in rest.schema] == [field.dataType for field in results.schema]
+    edges = GRAPH_EDGES if on is GRAPH else common(3)
+    exact = all_results(streams, [Window(20), Window(14), Window(25)], edges)
+    assert sorted(exact) == sorted(found_in(results, 3) + found_in(rest, 3))
+    frames = {name: spark.read.parquet(paths[name]) for name in ("archive", "ledger")}
+    assert found_in(rest, 3) == found_in(pen.refine(**frames, **how), 3) != []
+    with pytest.raises(InputError, match="as a whole"):
+        pen.refine(archive=paths["archive"], ledger=paths["ledger"], into=tmp_path / "rest", **how)
+    with pytest.raises(ColumnError, match="no column shed_at, reason"):
+        pen.refine(archive=paths["archive"], ledger=paths["archive"], spark=spark, **how)
 
 
 def test_what_cannot_be_joined(spark: Any, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from penstock.operator.settings import SIDES, Settings
 from penstock.spark import inputs, pipeline, traces, writing
 from penstock.spark.books import report_of
 from penstock.spark.refine import Refined, refine_into
+from penstock.streams.times import Rows
 
 POLL = 0.2  # seconds
 Show = Callable[[int, pa.Table], None]
@@ -171,6 +172,7 @@ def run(job: Job, spark: Any, *, stop: Event, show: Show | None = None, watch: W
             progress = query.lastProgress
             seen = _told(query, progress, seen, watch)
             if job.ends and progress is not None and traces.ended(progress, totals):
+                inputs.drained(query)
                 break
             stop.wait(POLL)
     finally:
@@ -185,6 +187,12 @@ def run(job: Job, spark: Any, *, stop: Event, show: Show | None = None, watch: W
         report = None
     batches = {progress.batchId for progress in query.recentProgress if progress.numInputRows}
     return Outcome(report, len(batches), time.perf_counter() - begin, stop.is_set())
+
+
+def waits(job: Job) -> bool:
+    """Say whether rows are joined when the watermark has passed them, and not as they come."""
+    window = job.settings.window
+    return job.settings.cpu is not None or isinstance(window[0] if isinstance(window, tuple) else window, Rows)
 
 
 def _told(query: Any, last: Any, seen: int, watch: Watch | None) -> int:

@@ -21,7 +21,7 @@ def keys_shed(ledger: Path, batch: int, settings: Settings, most: int) -> list[t
         most: how many keys.
     """
     folder = ledger / f"{BATCH}={batch}"
-    if not any(folder.glob("*.parquet")):
+    if not any(folder.rglob("*.parquet")):
         return []
     rows = dataset.dataset(folder, format="parquet")
     found: Counter[str] = Counter()

@@ -379,3 +379,14 @@ class Bound:
             taken = taken.only(present | counts)
         kinds = (*(np.int64,) * 8, np.float64)
         return Batch(*(np.ascontiguousarray(column, kind) for column, kind in zip(taken, kinds, strict=True)))
+
+
+def repairable(bound: Bound) -> None:
+    """Raise if a ledger cannot tell what is missing.
+
+    Raises:
+        WindowError: if a window is in rows.
+    """
+    if any(bound.by_rows):
+        want = "which rows are in a window in rows takes a count of every row: only time windows are refined"
+        raise WindowError("windows", str(bound.settings.windows), want)

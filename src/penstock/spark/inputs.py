@@ -1,7 +1,7 @@
 """Open streams by the name of their format, and shape them by expressions, with errors that say what is wrong."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyspark
@@ -102,6 +102,12 @@ def watermarked(stream: Any, column: str, delay: str) -> Any:
         )
     with told("watermark", delay, 'give a span such as "1 minute"'):
         return stream.withWatermark(column, delay)
+
+
+def drained(query: Any) -> None:
+    """Wait until a query has nothing left to do: what waited for the last watermark goes on in a micro-batch more."""
+    with suppress(PySparkException):  # how it failed is asked for later
+        query.processAllAvailable()
 
 
 def failure(query: Any) -> SessionError | None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -15,17 +16,23 @@ from penstock.errors import ColumnError, InputError, StateError, TimeError, Wind
 from penstock.operator import saving
 from penstock.operator.settings import SIDES, Bound, Settings, on_keys, repairable
 from penstock.spark.pipeline import arrow_schema
-from penstock.spark.writing import BATCH
+from penstock.spark.writing import BATCH, OPEN, still_open, tick
 
 IDENTITY = ("side", "shard", "arrival", "ts", *SIDES)
 LOST = (*IDENTITY, "shed_at", "shed_at_arrival", "reason")
+NOTHING = {
+    "shed_at": "ts",
+    "shed_at_arrival": "arrival",
+    "reason": "side",
+}  # what has the types of a ledger's columns
 DONE, ABOUT = "_SUCCESS", "_refine.json"  # Spark's mark of a part that is whole; what the parts were made with
 PART = re.compile(rf"{BATCH}=(\d+)")
-MINE, THEIRS, UNTIL, BUCKET, LOW, HIGH, PLACE = (
-    f"__penstock_{name}" for name in ("mine", "theirs", "until", "bucket", "low", "high", "place")
-)
+MINE, THEIRS, UNTIL, PIECE, PLACE = (f"__penstock_{name}" for name in ("mine", "theirs", "until", "piece", "place"))
 UNLIKE = ("float", "double", "collate")  # types in which equal values may have different hashes
-FEW = 4_000_000  # rows of a ledger whose places, two each and 16 bytes, every task can hold
+WIDE = 4  # pieces of time are at least so many times as long as both windows: partners are mostly in one of them
+SMALL = 1 << 27  # bytes of losses that every task can hold, with their rows
+FEW = 4_000_000  # losses whose places, 16 bytes each, every task can hold
+ROW_BYTES = 64  # of a loss beside its columns
 COMBINED: dict[str, Callable[[Any, Any], Any]] = {
     "min": F.least,
     "max": F.greatest,
@@ -55,7 +62,7 @@ def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
     """Return the missing rows of a whole archive; arguments as for ``penstock.refine``."""
     repairable(on_keys(settings))
     if isinstance(archive, str) and isinstance(ledger, str):
-        folders = Folders(archive, ledger, _session(spark))
+        folders = Folders(archive, ledger, session_of(spark))
         last = folders.after(None)[-1]
         rows = [part.where(F.col(BATCH) <= last) for part in folders.frames()]
         return missing(rows[0], rows[1], settings)
@@ -63,7 +70,7 @@ def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
         if not hasattr(rows, "sparkSession") or rows.isStreaming:
             want = "give two folders that pen.write wrote, or two batch DataFrames of such"
             raise InputError(name, type(rows).__name__, want)
-        _columns_there(rows, columns, name)
+        columns_there(rows, columns, name)
     return missing(archive, ledger, settings)
 
 
@@ -91,7 +98,7 @@ def refine_into(
     repairable(on_keys(settings))
     if isinstance(batches, bool) or not isinstance(batches, int) or batches < 1:
         raise InputError("batches", repr(batches), "give a number of micro-batches, at least 1")
-    folders = Folders(archive, ledger, _session(spark))
+    folders = Folders(archive, ledger, session_of(spark))
     todo = folders.after(max(_parts(into), default=None))
     frames = folders.frames()
     bound = _bound(frames[0], settings)
@@ -112,11 +119,17 @@ def refine_into(
 class Folders:
     """An archive and a ledger as ``penstock.write`` leaves them, and which of their parts are whole."""
 
-    def __init__(self, archive: str, ledger: str, spark: Any) -> None:
+    def __init__(
+        self,
+        archive: str,
+        ledger: str,
+        spark: Any,
+        columns: tuple[tuple[str, ...], tuple[str, ...]] = (IDENTITY, LOST),
+    ) -> None:
         for name, path in (("archive", archive), ("ledger", ledger)):
             if not isinstance(path, str):
                 raise InputError(name, type(path).__name__, "into= is for folders that pen.write wrote: give paths")
-        self.archive, self.ledger, self.spark = archive, ledger, spark
+        self.archive, self.ledger, self.spark, self.columns = archive, ledger, spark, columns
         self.ready = sorted(_parts(archive).keys() & _parts(ledger).keys())
         if not self.ready:
             want = "give the folders that pen.write(archive=, ledger=) writes, after its first micro-batch"
@@ -124,10 +137,25 @@ class Folders:
 
     def frames(self) -> tuple[Any, Any]:
         """Return archive and ledger as DataFrames; a column that came later is null in older rows."""
-        rows = [self.spark.read.option("mergeSchema", "true").parquet(path) for path in (self.archive, self.ledger)]
-        _columns_there(rows[0], IDENTITY, "archive")
-        _columns_there(rows[1], LOST, "ledger")
-        return rows[0], rows[1]
+        archive, ledger = (self._read(path) for path in (self.archive, self.ledger))
+        if archive is None:
+            raise InputError("archive", f"no row in {self.archive}", "refine when rows have come")
+        columns_there(archive, self.columns[0], "archive")
+        if ledger is None:  # nothing was given up, and the file that would say so is divided into folders
+            ledger = archive.where(F.lit(False)).withColumns({name: F.col(was) for name, was in NOTHING.items()})
+        columns_there(ledger, self.columns[1], "ledger")
+        return archive, ledger
+
+    def _read(self, path: str) -> Any:
+        """Return the rows of a folder; None: there is no file in it."""
+        try:
+            rows = self.spark.read.option("mergeSchema", "true").parquet(path)
+            rows.columns  # noqa: B018 - Spark Connect looks only when asked
+        except AnalysisException as error:
+            if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+                raise
+            return None
+        return rows
 
     def after(self, last: int | None) -> list[int]:
         """Return the micro-batches that are whole and come after the last one that was refined, if any was.
@@ -147,7 +175,8 @@ class Folders:
 def missing(archive: Any, ledger: Any, settings: Settings) -> Any:
     """Return the pairs with a row that was gone, by the ledger, when the other came; each once, lazily.
 
-    Cost: a hash join of the ledger with the archive, by shard, key and time in pieces as long as both windows.
+    Cost: the archive is read once and looked up, by shard, key and piece of time, in what was lost while it could
+    meet partners; while that is `SMALL`, nothing else moves.
     """
     bound = _bound(archive, settings)
     return _rows(_pairs(archive, ledger, ledger, bound, _tardy(archive, bound)), bound)
@@ -163,32 +192,74 @@ def _missing_of(archive: Any, ledger: Any, batches: tuple[int, int], bound: Boun
     now = F.col(BATCH).between(first, last)
     new, losses = archive.where(now), ledger.where(F.col(BATCH) <= last)
     late = losses.where(now & (F.col("reason") == "late"))
-    near = losses.where(_reached(new, bound, far))
-    before = archive.where((F.col(BATCH) < first) & _reached(late, bound, far))
     tardy = _tardy(archive.where(F.col(BATCH) <= last), bound)
-    pairs = _pairs(new, near, losses, bound, tardy).unionByName(_pairs(before, late, losses, bound, None))
+    near = _reached(new, bound, far)
+    pairs = _pairs(new, losses.where(F.lit(False) if near is None else near), losses, bound, tardy)
+    near = _reached(late, bound, far)
+    if near is not None:
+        before = archive.where((F.col(BATCH) < first) & near)
+        pairs = pairs.unionByName(_pairs(before, late, losses, bound, None))
     return _rows(pairs, bound)
 
 
 def _reached(rows: Any, bound: Bound, far: int) -> Any:
-    """Return the condition that a time is near enough to some of these rows to be joined with it."""
-    tick = _tick(F.col("ts"), bound)
-    low, high = rows.agg(F.min(tick), F.max(tick)).first()
+    """Return the condition that a time is near enough to some of these rows to be joined with it; None: no rows."""
+    at = tick(F.col("ts"), bound.clock)
+    low, high = rows.agg(F.min(at), F.max(at)).first()
     if low is None:
-        return F.lit(False)
+        return None
     ends = [F.lit(low - far).cast("long"), F.lit(high + far).cast("long")]
     if bound.clock.unit is not None:
         ends = [F.timestamp_micros(end) for end in ends]
     return F.col("ts").between(*ends)
 
 
+class Told(NamedTuple):
+    """What the losses of one side are."""
+
+    rows: int = 0
+    bytes: int = 0
+    late: int = 0
+
+
+def _told(losses: Any, bound: Bound) -> list[Told]:
+    """Return how much there is to look up on each side, in one look at it."""
+    sizes = {}
+    for at, side in enumerate(SIDES):
+        kinds = losses.schema[side].dataType
+        sizes[side] = sum(
+            (_size(F.col(side).getField(name), kinds[name].dataType) for name in bound.schemas[at].names), F.lit(0)
+        )
+    size = F.when(F.col("side") == SIDES[0], sizes[SIDES[0]]).otherwise(sizes[SIDES[1]])
+    late = F.count_if(F.col("reason") == "late")
+    found = losses.groupBy("side").agg(F.count(F.lit(1)), F.sum(F.coalesce(size, F.lit(0)) + ROW_BYTES), late)
+    told = {side: Told(*numbers) for side, *numbers in found.collect()}
+    return [told.get(side, Told()) for side in SIDES]
+
+
+def _size(column: Any, kind: Any) -> Any:
+    """Return about how many bytes a value takes."""
+    name = kind.simpleString()
+    if name.startswith(("string", "binary", "char", "varchar")):
+        return F.coalesce(F.length(column), F.lit(0))
+    return F.coalesce(F.length(F.to_json(column)), F.lit(0)) if "<" in name else F.lit(8)
+
+
 def _pairs(archive: Any, ledger: Any, losses: Any, bound: Bound, tardy: Any) -> Any:
     """Return the pairs of rows of a ledger with the rows of an archive that they missed, as structs.
 
     `losses` is all that was lost: a pair that is missing for its left row's sake is not counted for its right one's.
+    Only a late row can be in such a pair: of others, the one that came second met, or was, what was still there.
     `tardy` says which rows of the archive came after newer ones; None: only losses whose window was open count.
     """
-    found = [_partners_of_all(archive, ledger, side, bound, tardy) for side in range(2)]
+    early = ledger.where(still_open(bound) & (F.col(OPEN) == 1 if OPEN in ledger.columns else F.lit(True)))
+    told = _told(early, bound)
+    found = [_partners(archive, early, side, bound, told[side]) for side in range(2)]
+    if tardy is not None:
+        waited, few = ledger.where(~still_open(bound)), archive.where(tardy)
+        found = [some.unionByName(_partners(few, waited, side, bound, None)) for side, some in enumerate(found)]
+    if not sum(side.late for side in told):
+        return found[0].unionByName(found[1])
     gone = losses.where(F.col("side") == SIDES[0]).select(
         F.col("shard").alias("__penstock_shard"), F.col("arrival").alias(MINE), F.col("shed_at_arrival").alias(UNTIL)
     )
@@ -200,100 +271,76 @@ def _pairs(archive: Any, ledger: Any, losses: Any, bound: Bound, tardy: Any) -> 
     return found[0].unionByName(found[1].join(gone, twice, "left_anti"))
 
 
-def _partners_of_all(archive: Any, ledger: Any, side: int, bound: Bound, tardy: Any) -> Any:
-    """Return the pairs that are missing because of a row of this side, whenever it was given up.
-
-    A row that was given up when its window had passed waited for late rows, and missed none but those: rows that came
-    in a later micro-batch than others with their time. In most streams these are few, and such losses are most.
-    """
-    mine = ledger.where(F.col("side") == SIDES[side])
-    ended = _tick(F.col("shed_at"), bound) >= _tick(F.col("ts"), bound) + bound.span[side]
-    waited = (F.col("reason") != "late") & ended
-    found = _partners(archive, mine.where(~waited), side, bound)
-    if tardy is None:
-        return found
-    return found.unionByName(_partners(archive.where(tardy), mine.where(waited), side, bound))
-
-
 def _tardy(archive: Any, bound: Bound) -> Any:
     """Return the condition of rows that came in a later micro-batch than some newer one; None if there are none."""
     if BATCH not in archive.columns:
         return F.lit(True)
-    tick = _tick(F.col("ts"), bound)
+    at = tick(F.col("ts"), bound.clock)
     newest, late = None, None
-    for batch, low, high in sorted(archive.groupBy(BATCH).agg(F.min(tick), F.max(tick)).collect()):
+    for batch, low, high in sorted(archive.groupBy(BATCH).agg(F.min(at), F.max(at)).collect()):
         if newest is not None and low < newest:
-            here = (F.col(BATCH) == batch) & (tick < newest)
+            here = (F.col(BATCH) == batch) & (at < newest)
             late = here if late is None else late | here
         newest = high if newest is None else max(newest, high)
     return late
 
 
-def _partners(archive: Any, ledger: Any, side: int, bound: Bound) -> Any:
+def _partners(archive: Any, ledger: Any, side: int, bound: Bound, told: Told | None) -> Any:
     """Return the pairs that are missing because of a row of this side.
 
-    If the ledger is not too long, every task gets a hash of each place where it looks for partners, and only rows of
-    the archive at such a place are shuffled.
+    Every task gets the losses, if they are small, and looks the rows of the archive up in them. If only their number
+    is, it gets a hash of each place where they look for partners, and only rows of the archive there are shuffled.
+    `told` says which; None: nobody counted.
     """
     mine, theirs = SIDES[side], SIDES[1 - side]
     own, others = bound.keys[side], bound.keys[1 - side]
-    width = sum(bound.span)  # so a row's partners are in two pieces of time at most
-    low, high = F.col(MINE) - bound.span[1 - side] + 1, F.col(MINE) + bound.span[side] - 1
-    shed = (
-        ledger.where(F.col("side") == mine)
-        .select(
-            "shard",
-            F.col("arrival").alias(f"{mine}_arrival"),
-            F.col("shed_at_arrival").alias(UNTIL),
-            _tick(F.col("ts"), bound).alias(MINE),
-            mine,
-        )
-        .select("*", low.alias(LOW), high.alias(HIGH))
+    bits = (WIDE * sum(bound.span)).bit_length()  # of a time within its piece
+    before, after = bound.span[1 - side] - 1, bound.span[side] - 1  # how far a partner may be
+    at = tick(F.col("ts"), bound.clock)
+    ends = [F.shiftright(at - before, bits), F.shiftright(at + after, bits)]
+    pieces = F.when(ends[0] == ends[1], F.array(ends[0])).otherwise(F.array(*ends))
+    shed = ledger.where(F.col("side") == mine).select(
+        "shard",
+        F.col("arrival").alias(f"{mine}_arrival"),
+        F.col("shed_at_arrival").alias(UNTIL),
+        at.alias(MINE),
+        mine,
+        F.explode(pieces).alias(PIECE),
     )
-    pieces = F.array_distinct(F.array(_piece(LOW, width), _piece(HIGH, width)))
-    rows = (
-        archive.where(F.col("side") == theirs)
-        .select(
-            F.col("shard").alias("__penstock_shard"),
-            F.col("arrival").alias(f"{theirs}_arrival"),
-            _tick(F.col("ts"), bound).alias(THEIRS),
-            theirs,
-        )
-        .select("*", _piece(THEIRS, width).alias(f"{BUCKET}_"))
+    rows = archive.where(F.col("side") == theirs).select(
+        F.col("arrival").alias(f"{theirs}_arrival"),
+        at.alias(THEIRS),
+        theirs,
+        F.shiftright(at, bits).alias(f"{PIECE}_"),
     )
-    keys = [
-        F.col(mine).getField(name) == F.col(theirs).getField(other) for name, other in zip(own, others, strict=True)
+    same = [
+        (F.col(mine).getField(name), F.col(theirs).getField(other)) for name, other in zip(own, others, strict=True)
     ]
     meets = [
-        F.col("shard") == F.col("__penstock_shard"),
-        F.col(BUCKET) == F.col(f"{BUCKET}_"),
-        *keys,
-        F.col(THEIRS).between(F.col(LOW), F.col(HIGH)),
+        (F.col(THEIRS) - F.col(MINE)).between(-before, after),
         F.col(f"{theirs}_arrival") >= F.col(UNTIL),
     ]
-    shed = shed.select("*", F.explode(pieces).alias(BUCKET))
     types = [_kinds(frame, name, keys) for frame, name, keys in ((shed, mine, own), (rows, theirs, others))]
-    few = ledger.limit(FEW + 1).count() <= FEW
-    if few and types[0] == types[1] and not any(word in kind for kind in types[0] for word in UNLIKE):
-        places = shed.select(F.xxhash64("shard", BUCKET, *(F.col(mine).getField(name) for name in own)).alias(PLACE))
-        place = F.xxhash64("__penstock_shard", f"{BUCKET}_", *(F.col(theirs).getField(name) for name in others))
-        rows = rows.withColumn(PLACE, place).join(F.broadcast(places.distinct()), PLACE, "left_semi").drop(PLACE)
-    found = shed.join(rows, reduce(lambda a, b: a & b, meets))
+    if types[0] != types[1] or any(word in kind for kind in types[0] for word in UNLIKE):
+        meets += [F.col(PIECE) == F.col(f"{PIECE}_"), *(one == other for one, other in same)]
+    else:  # one number is looked up faster than several columns; what is equal is then compared
+        # The pieces of one loss have different places: no pair is found twice, whatever the hash.
+        shed = shed.withColumn(PLACE, F.xxhash64(*(one for one, _ in same)).bitwiseXOR(F.col(PIECE)))
+        place = F.xxhash64(*(other for _, other in same)).bitwiseXOR(F.col(f"{PIECE}_"))
+        rows = rows.withColumn(f"{PLACE}_", place)
+        meets += [F.col(PLACE) == F.col(f"{PLACE}_"), *(one.between(other, other) for one, other in same)]
+        if told is not None and told.bytes > SMALL and told.rows <= FEW:
+            places = shed.select(F.col(PLACE).alias(f"{PLACE}_")).distinct()
+            rows = rows.join(F.broadcast(places), f"{PLACE}_", "left_semi")
+    if told is not None and told.bytes <= SMALL:
+        shed = F.broadcast(shed)
+    found = rows.join(shed, reduce(lambda a, b: a & b, meets))  # equal keys are in one shard
     return found.select("shard", "left_arrival", "right_arrival", *SIDES)
 
 
 def _kinds(rows: Any, struct: str, names: list[str]) -> list[str]:
     """Return the types of some columns of a row, in words."""
     return [str(rows.schema[struct].dataType[name].dataType.simpleString()) for name in names]
-
-
-def _piece(name: str, width: int) -> Any:
-    """Return the number of the piece of time in which a tick is; whole numbers, so that no tick falls between."""
-    return F.expr(f"({name} - pmod({name}, {width}L)) div {width}L")
-
-
-def _tick(column: Any, bound: Bound) -> Any:
-    return column.cast("long") if bound.clock.unit is None else F.unix_micros(column)
 
 
 def _rows(pairs: Any, bound: Bound) -> Any:
@@ -325,7 +372,8 @@ def _bound(archive: Any, settings: Settings) -> Bound:
     return bound
 
 
-def _columns_there(rows: Any, wanted: tuple[str, ...], name: str) -> None:
+def columns_there(rows: Any, wanted: tuple[str, ...], name: str) -> None:
+    """Raise if an archive or a ledger is none."""
     lacking = [column for column in wanted if column not in rows.columns]
     if lacking:
         got = f"no column {', '.join(lacking)} among {', '.join(rows.columns)}"
@@ -336,7 +384,8 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _session(spark: Any) -> Any:
+def session_of(spark: Any) -> Any:
+    """Return the session that was given, or the active one."""
     if spark is not None:
         return spark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - asked only if none is given
@@ -397,8 +446,8 @@ def _same_arguments(into: str, settings: Settings) -> None:
 
 def _removed(folders: Folders, archive: Any, bound: Bound, keep: int, last: int) -> list[int]:
     """Remove the parts of the archive that only rows later than `keep` could still need; return their numbers."""
-    tick = F.max(_tick(F.col("ts"), bound))
-    newest = {row[0]: row[1] for row in archive.groupBy(BATCH).agg(tick).collect()}
+    latest = F.max(tick(F.col("ts"), bound.clock))
+    newest = {row[0]: row[1] for row in archive.groupBy(BATCH).agg(latest).collect()}
     if not newest:
         return []
     limit = max(newest.values()) - keep - max(bound.span)

@@ -226,25 +226,29 @@ def output_beside(bound: Bound, books: str, beside: dict[int, pa.Table], now: in
 
 def archive_schema(bound: Bound) -> pa.Schema:
     """Return the columns of the archive: a row's identity, its time, and itself under the name of its side."""
-    assert isinstance(bound, settings.Bound)
-    return pa.schema([field for field in ledger_schema(bound) if not field.name.startswith(("shed", "reason"))])
+    return pa.schema([field for field in ledger_columns(bound) if not field.name.startswith(("shed", "reason"))])
 
 
 def archived(bound: Bound, shard: int, first: tuple[int, ...], sides: list[pa.Table]) -> pa.Table:
     """Return rows as the archive keeps them; `first` are the numbers of the first row of each side."""
     schema = archive_schema(bound)
     tables = []
-    for side, (name, rows) in enumerate(zip(SIDES, sides, strict=True)):
+    for side, (name, rows) in enumerate(zip(bound.names, sides, strict=True)):
         count = rows.num_rows
-        values = {
-            "side": pa.array([name] * count, pa.string()),
-            "shard": pa.array(np.full(count, shard, np.int32)),
-            "arrival": pa.array(np.arange(first[side], first[side] + count)),
-            "ts": rows[bound.time[side]].cast(schema.field("ts").type),
-            name: rows.to_struct_array(),
-            SIDES[1 - side]: pa.nulls(count, schema.field(SIDES[1 - side]).type),
-        }
-        tables.append(pa.table([values[field.name] for field in schema], schema=schema))
+        shown = [
+            rows.to_struct_array() if at == side else pa.nulls(count, pa.struct(list(each)))
+            for at, each in enumerate(bound.schemas)
+        ]
+        identity = [
+            pa.array([name] * count, pa.string()),
+            pa.array(np.full(count, shard, np.int32)),
+            pa.array(np.arange(first[side], first[side] + count)),
+            rows[bound.time[side]].cast(schema.field("ts").type),
+        ]
+        if isinstance(bound, several.Bound):
+            flat = [struct.combine_chunks() if isinstance(struct, pa.ChunkedArray) else struct for struct in shown]
+            shown = [pa.StructArray.from_arrays(flat, fields=list(schema.field("values").type))]
+        tables.append(pa.table([*identity, *shown], schema=schema))
     return pa.concat_tables(tables)
 
 

@@ -1,18 +1,33 @@
 """Write several outputs of one join in one streaming query, each micro-batch exactly once."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.errors import InputError
 from penstock.operator import several
+from penstock.operator.settings import SIDES, Bound
 from penstock.spark import pipeline
 from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, ledger_columns, unpacked
 from penstock.streams.sets import Condition
+from penstock.streams.times import Clock
 
 BATCH = "batch"  # the outputs' partition column: a micro-batch that is run again takes its own place
+SIDE, STREAM = "side", "stream"  # and of the archive: a repair reads one of them at a time
+OPEN = "open"  # and of a ledger beside an archive: 1: the row was still to meet partners, 0: late ones only
+TIMES = "spark.sql.parquet.outputTimestampType"
+MICROS = "TIMESTAMP_MICROS"  # Spark's own default has no statistics, by which a repair reads what is near in time
+
+
+class Part(NamedTuple):
+    """One of the outputs of a micro-batch."""
+
+    path: str
+    rows: Callable[[Any], Any]
+    by: list[str]  # columns that divide it into folders
 
 
 def write(
@@ -28,28 +43,51 @@ def write(
         raise InputError("results", "None", "name a folder for results, ledger or archive")
     wanted = frozenset(kind for kind, path in paths.items() if path is not None)
     frames, settings = made_of
-    if archive is not None and isinstance(settings, several.Settings):
-        raise InputError("archive", repr(archive), "joins of several streams are not refined: leave it None")
-    if archive is not None and (settings.cpu is not None or isinstance(settings.on, Condition)):
+    two = not isinstance(settings, several.Settings)
+    if archive is not None and two and (settings.cpu is not None or isinstance(settings.on, Condition)):
         want = "joins on conditions or with a CPU budget are not refined: leave it None"
         raise InputError("archive", repr(archive), want)
     raw, bound = pipeline.operator(frames, settings, wanted)
     schemas = {kind: (ledger_columns if kind == LEDGER else archive_schema)(bound) for kind in wanted}
-    parts: list[tuple[str, Callable[[Any], Any]]] = []
+    parts: list[Part] = []
     if results is not None:
-        parts.append((results, lambda batch: pipeline.rows_of(batch, bound)))
-    parts += [(str(paths[kind]), _rows_of_kind(kind, schemas[kind])) for kind in sorted(wanted)]
+        parts.append(Part(results, lambda batch: pipeline.rows_of(batch, bound), []))
+    by: dict[int, list[str]] = {ARCHIVE: [SIDE if two else STREAM], LEDGER: [OPEN] if two and archive else []}
+    parts += [Part(str(paths[kind]), _rows_of_kind(kind, schemas[kind]), by[kind]) for kind in sorted(wanted)]
 
     def write_batch(batch: Any, number: int) -> None:
+        batch.sparkSession.conf.set(TIMES, MICROS)  # of the query's own session
         batch.persist()  # the operator runs once for all outputs
         try:
-            for path, rows in parts:
-                rows(batch).write.mode("overwrite").parquet(f"{path}/{BATCH}={number}")
+            for path, rows, by in parts:
+                part = rows(batch)
+                if OPEN in by:
+                    assert isinstance(bound, Bound)
+                    part = part.withColumn(OPEN, still_open(bound).cast("int"))
+                part.write.partitionBy(*by).mode("overwrite").parquet(f"{path}/{BATCH}={number}")
         finally:
             batch.unpersist()
 
     writer = raw.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(write_batch)
     return (writer if trigger is None else writer.trigger(**_trigger(trigger))).start()
+
+
+def still_open(bound: Bound) -> Any:
+    """Return the condition of rows of a ledger that were given up while their window was open, or met nobody at all.
+
+    The others had only waited for late rows, and miss no others.
+    """
+    if bound.by_rows:
+        return F.lit(True)
+    spans = F.when(F.col(SIDE) == SIDES[0], bound.span[0]).otherwise(bound.span[1])
+    return (F.col("reason") == "late") | (
+        tick(F.col("shed_at"), bound.clock) < tick(F.col("ts"), bound.clock) + spans
+    )
+
+
+def tick(column: Any, clock: Clock) -> Any:
+    """Return a column of times as whole numbers."""
+    return column.cast("long") if clock.unit is None else F.unix_micros(column)
 
 
 def _rows_of_kind(kind: int, schema: pa.Schema) -> Callable[[Any], Any]:
