@@ -3,10 +3,10 @@
 Results are kept in benchmarks/auto.json, each workload as soon as it is measured; docs/auto.md has a table of it.
 """
 
+import argparse
 import json
 import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ ENOUGH = 0.98  # of the best other policy
 QUANTILE = 2.262  # of Student's t with nine degrees of freedom: 95 % of ten runs
 BY_PAIRS = ("oldest", "lru", "age", "life", "prob")
 BY_WORTH = ("prob", "simp", "simpprob", "dimpprob", "dgl")
+ALL_PAST = "prob, history"
 REAL_ROWS = 40_000
 Streams = tuple[pa.Table, pa.Table]
 
@@ -119,15 +120,24 @@ def beyond() -> dict[str, Case]:
     }
 
 
-def measure(case: Case) -> dict[str, list[list[float]]]:
-    """Return the pairs or the importance that each policy finds, by memory and seed."""
+def contenders(case: Case, streams: Workload | Streams) -> dict[str, Any]:
+    """Return the policies to compare on streams, by name."""
+    policies: dict[str, Any] = {name: name for name in ("auto", *(BY_WORTH if case.importance else BY_PAIRS))}
+    if isinstance(streams, Workload):
+        known = pen.table(left=streams.left_chances, right=streams.right_chances)
+        policies["prob, told"] = pen.policy("prob", statistics=known)
+    policies[ALL_PAST] = pen.policy("prob", statistics="history")
+    return policies
+
+
+def measure(case: Case, only: Sequence[str] = ()) -> dict[str, list[list[float]]]:
+    """Return the pairs or the importance that each policy, or each of some, finds, by memory and seed."""
     found: dict[str, list[list[float]]] = {}
     for seed in SEEDS[:1] if case.data else SEEDS:
         streams = case.draw(seed)
-        policies: dict[str, Any] = {name: name for name in ("auto", *(BY_WORTH if case.importance else BY_PAIRS))}
-        if isinstance(streams, Workload):
-            known = pen.table(left=streams.left_chances, right=streams.right_chances)
-            policies["prob, told"] = pen.policy("prob", statistics=known)
+        policies = contenders(case, streams)
+        if only:
+            policies = {name: policy for name, policy in policies.items() if name in only}
         table = pen.compare(
             streams[0],
             streams[1],
@@ -147,7 +157,7 @@ def measure(case: Case) -> dict[str, list[list[float]]]:
 
 def page(results: dict[str, dict[str, list[list[float]]]]) -> str:
     """Return what `auto` finds relative to the best other policy of each column, with its name."""
-    rows, to_best, to_prob = [], [], []
+    rows, misses, to_best, to_prob = [], [], [], []
     for name, found in results.items():
         means = {policy: np.mean(values, axis=0) for policy, values in found.items()}
         cells = []
@@ -157,28 +167,35 @@ def page(results: dict[str, dict[str, list[list[float]]]]) -> str:
             off = f" ± {QUANTILE * ratio.std(ddof=1) / np.sqrt(ratio.size):.3f}" if ratio.size > 1 else ""
             to_best.append(means["auto"][at] / means[best][at])
             to_prob.append(means["auto"][at] / means["prob"][at])
+            if to_best[-1] < ENOUGH:
+                counted = f"{means[ALL_PAST][at] / means[best][at]:.3f}" if ALL_PAST in means else "-"
+                misses.append([name, f"{SHARES[at]:.0%}", best, f"{to_best[-1]:.3f}", counted])
             cells.append(f"{to_best[-1]:.3f}{off} {best}")
         rows.append([name, *cells])
     table = registry_tables.table(["streams", *(f"{share:.0%}" for share in SHARES)], rows)
-    missed = sum(ratio < ENOUGH for ratio in to_best)
     words = (
-        f"The mean of the table is {np.mean(to_best):.3f}, its median {np.median(to_best):.3f}; {missed} of its "
+        f"The mean of the table is {np.mean(to_best):.3f}, its median {np.median(to_best):.3f}; {len(misses)} of its "
         f"{len(to_best)} cells are below {ENOUGH}. Of PROB with its own counts `auto` finds {min(to_prob):.3f} to "
         f"{max(to_prob):.2f}."
     )
-    return f"{table}\n\n{words}"
+    below = registry_tables.table(["below that", "memory", "best", "`auto`", ALL_PAST], misses)
+    return f"{table}\n\n{words}\n\n{below}"
 
 
 def main() -> None:
     """Measure the workloads named on the command line, or all, and rewrite the table."""
     cases = papers() | beyond()
+    parser = argparse.ArgumentParser(description="Compare the default policy with the others.")
+    parser.add_argument("workloads", nargs="*", help="all, unless some are named")
+    parser.add_argument("--policy", action="append", default=[], help="measure this one, keep what others found")
+    words = parser.parse_args()
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name in sys.argv[1:] or cases:
+    for name in words.workloads or cases:
         if cases[name].data and not (DATA / cases[name].data).is_dir():
             print(f"{name}: the data set is not in {DATA}; PENSTOCK_DATA names its folder")
             continue
         print(name, flush=True)
-        results[name] = measure(cases[name])
+        results[name] = (results.get(name, {}) if words.policy else {}) | measure(cases[name], words.policy)
         ordered = {each: results[each] for each in cases if each in results}
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     registry_tables.write(PAGE, "auto", page(json.loads(RESULTS.read_text(encoding="utf-8"))))

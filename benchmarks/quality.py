@@ -17,7 +17,8 @@ from penstock.streams.workloads import zipf
 
 RESULTS = Path(__file__).with_name("quality.json")
 PAGE = ROOT / "docs" / "quality.md"
-ROWS, WINDOW, KEYS, LAG, SEEDS = 5600, 400, 50, 250, (0, 1, 2)
+ROWS, WINDOW, KEYS, SEEDS = 5600, 400, 50, range(10)
+QUANTILES = {3: 4.303, 10: 2.262}  # of Student's t, by seeds: 95 % of so many runs
 SHARES = (0.05, 0.1, 0.25, 0.5)  # of the memory that the exact join needs
 POLICIES = ("auto", "rand", "oldest", "lru", "age", "life", "prob", "simp", "simpprob", "dimpprob", "dgl")
 Streams = tuple[pa.Table, pa.Table]
@@ -29,19 +30,20 @@ def drawn(seed: int, **given: Any) -> Streams:
     return streams.left, streams.right
 
 
-def drifting(seed: int) -> Streams:
+def drifting(seed: int, rows: int = ROWS, window: int = WINDOW) -> Streams:
     """Draw streams whose popular keys change every five windows."""
-    turn = 7 * (np.arange(ROWS) // (5 * WINDOW))
-    left, right = drawn(seed, relation="correlated")
+    turn = 7 * (np.arange(rows) // (5 * window))
+    left, right, *_ = zipf(rows, keys=KEYS, relation="correlated", seed=seed)
     return tuple(
         table.set_column(1, "key", pa.array((table["key"].to_numpy() + turn) % KEYS)) for table in (left, right)
     )
 
 
-def lagging(seed: int) -> Streams:
+def lagging(seed: int, rows: int = ROWS, window: int = WINDOW) -> Streams:
     """Draw a stream of uniform keys, and one that repeats it after 5/8 of the window."""
-    left, right = drawn(seed, keys=2000, skew=0.0)
-    keys = np.concatenate([right["key"].to_numpy()[:LAG], left["key"].to_numpy()[:-LAG]])
+    lag = 5 * window // 8
+    left, right, *_ = zipf(rows, keys=5 * window, skew=0.0, seed=seed)
+    keys = np.concatenate([right["key"].to_numpy()[:lag], left["key"].to_numpy()[:-lag]])
     return left, right.set_column(1, "key", pa.array(keys))
 
 
@@ -88,7 +90,9 @@ def page(results: dict[str, dict[str, list[list[float]]]]) -> str:
     head = ["policy", *(f"{share:.0%}" for share in SHARES)]
     for name, found in results.items():
         means = {policy: np.mean(shares, axis=0) for policy, shares in found.items()}
-        spread = {policy: np.std(shares, axis=0, ddof=1) for policy, shares in found.items()}
+        seeds = len(found["auto"])
+        width = QUANTILES[seeds] / np.sqrt(seeds)
+        spread = {policy: width * np.std(shares, axis=0, ddof=1) for policy, shares in found.items()}
         best = np.max(list(means.values()), axis=0)
         rows = []
         for policy, mean in means.items():
@@ -97,7 +101,7 @@ def page(results: dict[str, dict[str, list[list[float]]]]) -> str:
                 f"**{word}**" if value == top else word for word, value, top in zip(words, mean, best, strict=True)
             ]
             rows.append([f"`{policy}`", *marked])
-        parts += [f"## {name}", registry_tables.table(head, rows)]
+        parts += [f"## {name}", f"{seeds} seeds.", registry_tables.table(head, rows)]
     return "\n\n".join(parts)
 
 

@@ -6,33 +6,61 @@ Writes benchmarks/recall.json and the tables of docs/recall.md.
 import json
 import sys
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 import penstock as pen
+from benchmarks import auto, quality
 from benchmarks.registry_tables import ROOT, write
 from penstock.quality.books import Guess
-from penstock.streams.workloads import Workload, zipf
+from penstock.streams.workloads import surge, zipf
 
 RESULTS = Path(__file__).with_name("recall.json")
 RUNS = 200
 PUSH = 1 << 15
-HOW: dict[str, Any] = {"on": "key", "time": "ts"}
+HOW: dict[str, Any] = {"time": "ts"}
 WANTED = [0.5, 0.8, 0.95, 0.99]
 
-# name -> (arguments of the workload, window, memory); windows that do not fit the sample, and one that does
-SHAPES: dict[str, tuple[dict[str, Any], int, int]] = {
-    "Zipf 1, 50 keys, window fits": ({"rows": 5_600, "keys": 50}, 400, 400),
-    "Zipf 1, 50 keys": ({"rows": 60_000, "keys": 50}, 2_000, 1_000),
-    "Zipf 1, 50 keys, correlated": ({"rows": 40_000, "keys": 50, "relation": "correlated"}, 1_000, 500),
-    "Zipf 1, 100,000 keys": ({"rows": 200_000, "keys": 100_000}, 60_000, 20_000),
-    "Zipf 2, 50 keys": ({"rows": 20_000, "keys": 50, "skew": 2.0}, 500, 200),
-    "uniform, 1,000,000 keys": ({"rows": 200_000, "keys": 1_000_000, "skew": 0.0}, 100_000, 40_000),
-    "uniform, 50,000 keys": ({"rows": 150_000, "keys": 50_000, "skew": 0.0}, 50_000, 20_000),
-    "uneven rates": ({"rows": (160_000, 40_000), "keys": 20_000, "rate": (4, 1)}, 20_000, 10_000),
+Streams = tuple[pa.Table, pa.Table]
+
+
+class Shape(NamedTuple):
+    """Streams to count the pairs of."""
+
+    draw: Callable[[int], Any]  # by seed; the first two are the streams
+    window: Any
+    memory: int
+    key: str = "key"
+    data: str = ""  # the set that it is read from: only what is sampled depends on the seed
+
+
+def drawn(**given: Any) -> Callable[[int], Any]:
+    """Say how to draw two streams."""
+    return lambda seed: zipf(**given, seed=seed)
+
+
+# windows that do not fit the sample or are counted with less once that is fine enough, and one that fits
+SHAPES = {
+    "Zipf 1, 50 keys, window fits": Shape(drawn(rows=5_600, keys=50), 400, 400),
+    "Zipf 1, 50 keys": Shape(drawn(rows=60_000, keys=50), 2_000, 1_000),
+    "Zipf 1, 50 keys, correlated": Shape(drawn(rows=40_000, keys=50, relation="correlated"), 1_000, 500),
+    "Zipf 1, 50 keys, anti-correlated": Shape(drawn(rows=60_000, keys=50, relation="anticorrelated"), 2_000, 1_000),
+    "Zipf 1, 100,000 keys": Shape(drawn(rows=200_000, keys=100_000), 60_000, 20_000),
+    "Zipf 2, 50 keys": Shape(drawn(rows=20_000, keys=50, skew=2.0), 500, 200),
+    "uniform, 1,000,000 keys": Shape(drawn(rows=200_000, keys=1_000_000, skew=0.0), 100_000, 40_000),
+    "uniform, 50,000 keys": Shape(drawn(rows=150_000, keys=50_000, skew=0.0), 50_000, 20_000),
+    "uneven rates": Shape(drawn(rows=(160_000, 40_000), keys=20_000, rate=(4, 1)), 20_000, 10_000),
+    "popular keys change": Shape(lambda seed: quality.drifting(seed, 60_000, 2_000), 2_000, 1_000),
+    "one repeats the other": Shape(lambda seed: quality.lagging(seed, 100_000, 25_000), 25_000, 10_000),
+    "surge": Shape(lambda seed: surge(100_000, seed=seed), 2_000, 2_000),
+    "ships by cell": Shape(auto.ships, 20_000, 10_000, "cell10", "ship_weather"),
+    "orders and trades": Shape(auto.stocks, pen.rows(20_000), 10_000, data="sse_orders_trades"),
+    "retail": Shape(auto.retail, pen.rows(20_000), 10_000, "item_id", "online_retail"),
 }
 COSTS: dict[str, tuple[dict[str, Any], int, int]] = {
     "sparse keys": ({"rows": 1_000_000, "keys": 1_000_000, "skew": 0.0}, 100_000, 100_000),
@@ -57,37 +85,37 @@ class Nobody:
         """Do nothing."""
 
 
-def played(streams: Workload, window: int, memory: int, policy: str, *, seed: int = 0, counted: bool = True) -> Any:
+def played(streams: Streams, policy: str, *, counted: bool = True, **how: Any) -> Any:
     """Return the report of a join pushed piece by piece, and its CPU seconds."""
-    schemas = streams.left.schema, streams.right.schema
-    op = pen.Join(schemas=schemas, **HOW, window=window, memory=memory, policy=policy, seed=seed, ledger="off")
+    schemas = streams[0].schema, streams[1].schema
+    op = pen.Join(schemas=schemas, **HOW, **how, policy=policy, ledger="off")
     if not counted:
         op._recall = Nobody()  # type: ignore[assignment]  # noqa: SLF001 - the price of what is switched off here
     begin = time.process_time()
-    ends = [np.searchsorted(side["ts"].to_numpy(), moments(streams)) for side in (streams.left, streams.right)]
+    times = [side["ts"].cast(pa.int64()).to_numpy() for side in streams]
+    rows = sum(time.size for time in times)
+    first, last = min(int(time[0]) for time in times), max(int(time[-1]) for time in times)
+    cuts = np.linspace(first, last + 1, max(2, rows // PUSH + 1)).astype(np.int64)
+    ends = [np.searchsorted(time, cuts) for time in times]
     for (a, b), (c, d) in zip(*(pairwise(end) for end in ends), strict=True):
-        op.push(left=streams.left[a:b], right=streams.right[c:d])
+        op.push(left=streams[0][a:b], right=streams[1][c:d])
     op.finish()
     return op.report(), time.process_time() - begin
-
-
-def moments(streams: Workload) -> Any:
-    """Return the times at which to cut a workload into pushes."""
-    last = max(int(side["ts"][-1].as_py()) for side in (streams.left, streams.right))
-    rows = streams.left.num_rows + streams.right.num_rows
-    return np.linspace(0, last + 1, max(2, rows // PUSH + 1)).astype(np.int64)
 
 
 def coverage() -> list[dict[str, Any]]:
     """Count how often the true recall is inside the interval, in RUNS runs, each with a seed of its own."""
     found = []
-    for name, (arguments, window, memory) in SHAPES.items():
+    shapes = {name: shape for name, shape in SHAPES.items() if not shape.data or (auto.DATA / shape.data).is_dir()}
+    for name, shape in shapes.items():
         inside, widths, pairs, exact_runs = 0, [], [], 0
-        runs = RUNS // len(SHAPES)
+        runs = -(-RUNS // len(shapes))
         for seed in range(runs):
-            streams = zipf(**arguments, seed=seed)
-            exact = pen.run(streams.left, streams.right, **HOW, window=window).report.pairs
-            report, _ = played(streams, window, memory, "rand", seed=seed)
+            streams = shape.draw(seed)[:2]
+            how = {"on": shape.key, "window": shape.window}
+            if seed == 0 or not shape.data:
+                exact = pen.run(streams[0], streams[1], **HOW, **how).report.pairs
+            report, _ = played(streams, "rand", **how, memory=shape.memory, seed=seed)
             inside += report.recall.low - 1e-12 <= report.pairs / exact <= report.recall.high + 1e-12
             widths.append((report.exact_estimate.high - report.exact_estimate.low) / 2 / exact)
             exact_runs += report.exact_estimate.low == report.exact_estimate.high
@@ -110,11 +138,12 @@ def costs() -> list[dict[str, Any]]:
     """Measure the CPU time of a join with and without the count, in turns; the best of each."""
     found = []
     for name, (arguments, window, memory) in COSTS.items():
-        streams = zipf(**arguments, seed=0)
+        streams = zipf(**arguments, seed=0)[:2]
+        how = {"on": "key", "window": window, "memory": memory}
         for policy in ("prob", "rand"):
             taken: dict[bool, list[float]] = {True: [], False: []}
             for counted in [True, False] * 4:
-                taken[counted].append(played(streams, window, memory, policy, counted=counted)[1])
+                taken[counted].append(played(streams, policy, counted=counted, **how)[1])
             cost = min(taken[True][1:]) / min(taken[False][1:]) - 1
             found.append({"workload": name, "policy": policy, "cost": cost, "seconds": min(taken[False][1:])})
             print(found[-1], flush=True)
@@ -126,14 +155,21 @@ def advice() -> list[dict[str, Any]]:
     found = []
     small = zipf(1_000, keys=9)
     for policy in ("prob", "rand"):  # kernels are loaded before anything is timed
-        pen.advise(small.left, small.right, **HOW, window=50, policy=policy)
+        pen.advise(small.left, small.right, **HOW, on="key", window=50, policy=policy)
     for name, (arguments, window, policy) in ADVISED.items():
         streams = zipf(**arguments, seed=1)
         needs, seconds = [], []
         for sample in (None, 1.0):
             begin = time.process_time()
             advised = pen.advise(
-                streams.left, streams.right, **HOW, window=window, recall=WANTED, policy=policy, sample=sample
+                streams.left,
+                streams.right,
+                **HOW,
+                on="key",
+                window=window,
+                recall=WANTED,
+                policy=policy,
+                sample=sample,
             )
             seconds.append(time.process_time() - begin)
             needs.append(advised)

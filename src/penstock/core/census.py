@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, columns, kernel, part, wide
+from penstock.core.jit import borrowed, columns, kernel, part, rank, wide
 from penstock.core.rng import GOLDEN, S11, S32, UNIT, State, mixed, seeded
 from penstock.core.step import Batch, Plan
 from penstock.core.windows import Floats, Ints, Words
@@ -31,11 +31,13 @@ PAIRS, VARIANCE, IMPORTANCE, IMPORTANCE_VARIANCE = 0, 1, 2, 3
 ROWS, STEPS = 0, 1
 LAST_NUMBER = 1 << 30
 EIGHTHS, LARGEST = 8, 255  # of sizes
+BELOW_ONE, EIGHTH_BITS = 1023 * EIGHTHS, 49  # the bits of a number below its eighths; eighths up to the number 1
+LIKELIER = 2.0 ** (np.arange(LARGEST + 1) / EIGHTHS)  # by size
 STRIDE = 1 << 9  # rows after which the pace is looked at
 SELDOM = 1 << 5  # rows after which those that have expired are let go
 GRACE = 1 << 18  # so many steps along chains are taken before anything is saved
-PRECISE = 0.006  # a deviation, as a share of the pairs, that is fine enough
-FLOOR = 1 / 16  # no lower chance than that is chosen to save time
+PRECISE = 0.01  # a deviation, as a share of the pairs, that is fine enough
+FLOOR = 1 / 32  # no lower chance than that is chosen to save time
 ALIKE = 1 - 1e-6  # weights are kept in 32 bits
 THINNED = 0.8  # of the chance that stays when a ring is full
 LOWERED, RAISED = 0.5, 1.25
@@ -115,14 +117,18 @@ def plan_next(census: Census, side: int) -> None:
 def chance_of(census: Census, side: int, size: int) -> float:
     """Return the chance of a row to come of this size."""
     chance = census.chance[side]
-    return min(1.0, chance * 2.0 ** (size / EIGHTHS)) if chance < 1.0 else 1.0
+    return min(1.0, chance * LIKELIER[size]) if chance < 1.0 else 1.0
 
 
 @part
 def size_of(census: Census, met: float) -> int:
-    """Return the size of a row that met so many: those that met more than others will."""
+    """Return the size of a row that met so many: those that met more than others will.
+
+    Eighths are counted along the bits of a number, straight between two powers of two: a logarithm costs more than
+    all the rest.
+    """
     usual = census.totals[PAIRS] / (census.marks[ROWS] + 1)
-    return 0 if met <= usual else min(LARGEST, wide(EIGHTHS * math.log2(met / usual)))
+    return wide(0) if met <= usual else min(wide(LARGEST), (rank(met / usual) >> EIGHTH_BITS) - BELOW_ONE)
 
 
 @part

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core import kin as kindred
-from penstock.core.hooks import by_importance, counts, has_ties, holds, ranks, scale, score, tie
+from penstock.core.hooks import by_importance, counts, has_ties, holds, offset, ranks, scale, score, tie
 from penstock.core.hooks import fades as fading
 from penstock.core.jit import borrowed, columns, kernel, outlined, overload, part, prefetch, uncached, wide
 from penstock.core.kin import Kin, join_kin, leave_kin
@@ -707,6 +707,12 @@ def claim(policy: Any, windows: Windows, heap: Heap, side: int, waiting: int) ->
 
 
 @part
+def in_common(worth: float, unit: float, level: float) -> float:
+    """Return a worth in units of a side, or none, in those of both."""
+    return worth * unit + level if worth < np.inf else worth
+
+
+@part
 def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
     """Return the tuple to go first on one side, or (pool = -1) on either; -1 if there is none.
 
@@ -718,15 +724,16 @@ def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
         slot = first_waiting(policy, windows, heap, side) if pool != 1 - side else wide(NOBODY)
         waiting, waiting_right = waiting_right, slot
     unit, unit_right = scale(policy, 0), scale(policy, 1)
+    level, level_right = offset(policy, 0), offset(policy, 1)
     while True:
         best, slot, now, even, since = -1, wide(NOBODY), np.inf, np.inf, wide(NEVER)
         if pool != 1:
             slot, now, even, since = claim(policy, windows, heap, 0, waiting)
-            now *= unit
+            now = in_common(now, unit, level)
             best = 0 if since < NEVER else -1
         if pool != 0:
             theirs, theirs_now, theirs_even, theirs_since = claim(policy, windows, heap, 1, waiting_right)
-            theirs_now *= unit_right
+            theirs_now = in_common(theirs_now, unit_right, level_right)
             sooner = theirs_now < now
             if theirs_now == now:
                 sooner = theirs_even < even or (theirs_even == even and theirs_since < since)

@@ -14,6 +14,7 @@ does not rank must have ``victim``; the rest is optional:
 - ``score(windows, side, slot, clock) -> float``: what the tuple is worth; the smallest leaves.
 - ``tie(windows, side, slot) -> float``: what decides between equal scores before age does; the smallest leaves.
 - ``scale(side) -> float``: what one unit of that side's scores is worth, to compare across the sides.
+- ``offset(side) -> float``: what a score of 0 is worth there.
 - ``victim(windows, side) -> int``: the slot to give up, on one side or (side = -1) on either.
 - ``rather(windows, side, slot) -> int``: the slot to give up in place of the one with the smallest score, which is
   given; on one side or (side = -1) on either.
@@ -176,6 +177,16 @@ def scale(policy: Any, side: int) -> float:
 @overload(scale)
 def _scale(policy: Any, side: Any) -> Any:  # noqa: ARG001
     return getattr(traits(policy), "scale", lambda policy, side: 1.0)  # noqa: ARG005
+
+
+def offset(policy: Any, side: int) -> float:
+    """Ask what a score of 0 is worth on a side."""
+    return policy.offset(side) if hasattr(policy, "offset") else 0.0
+
+
+@overload(offset)
+def _offset(policy: Any, side: Any) -> Any:  # noqa: ARG001
+    return getattr(traits(policy), "offset", lambda policy, side: 0.0)  # noqa: ARG005
 
 
 def victim(policy: Any, windows: Windows, side: int) -> int:

@@ -8,6 +8,9 @@ At which ages partners come is counted from the latest arrival of each key and s
 given up does not hide what it would have met. Partners at an age beyond what the key's frequency foretells, and
 beyond what chance explains, are a *lift*; a tuple is worth the best average of it per tick that it can still reach.
 
+How far counts tell one key from another is seen from how they differ: if no more than those of keys that are all as
+likely would by chance, they tell nothing. The *trust* is the share of their variance that is more than chance.
+
 What a partner is worth is counted over all arrivals, by classes of importance. How far arrivals of one key are alike
 is seen from each and the one before it. The *doubt* is how many arrivals of a key are believed as much as all others.
 
@@ -28,8 +31,9 @@ from penstock.core.rng import GOLDEN, mixed
 from penstock.core.windows import Ints
 from penstock.policies.registry import Setting
 
-LIVES = np.array([0.125, 0.5, 2.0, 8.0])  # half-lives to choose from, in spans; each is four times the one before
-FIRST = 2  # the one to begin with
+LIVES = np.array([0.125, 0.5, 2.0, 32.0])  # half-lives to choose from, in spans
+SQUARES = np.array([0, 2, 2, 4])  # the power of two that each is of the one before, in powers of two
+FIRST = 3  # the one to begin with: nothing is forgotten that may be needed
 STAYS = LIVES[1] / 2  # half-life of what a shadow holds, in spans: it stands for tuples that leave after one
 CELLS, STRETCH = 4096, 8
 CLASSES = 64  # of age, as wide as each other
@@ -40,11 +44,14 @@ LESSONS = 8  # a span, at most
 KEPT_GAIN = 2.0 ** (-1 / 64)  # a lesson: half is left after eight spans
 KEPT = 2.0 ** (-1 / 32)
 DOUBT, SLACK = 4.0, 0.1  # what is no chance: so many deviations, and so large a share, more than foretold
-BETTER = 1.002  # what another half-life must bring to be taken
+OFF = 1.25  # times as much, or as little: what is worth an order laid out anew
+OFF_WORTH, OFF_TRUST = 0.05, 0.05
+SURELY = 2.0  # deviations of a variance
+BETTER, LUCK = 1.002, 1.5  # what another half-life must bring to be taken: more, and deviations of what is brought
 IDLE = 2  # spans after which a key makes room for another
-LARGE = 512  # halves of the shortest life after which weights are brought back
+LARGE = 400  # halves of the shortest life after which weights are brought back; squares of them must have room
 SIZES, MIDDLE = 64, 32  # classes of importance, one for each power of two; that of 0.5 to 1
-SURE = 1e-3  # how far arrivals of one key are alike, at least
+SURE = 1e-3  # arrivals of one key that are less alike say nothing of it
 HITS, ENDED, ENDED_SHARE = range(3)  # rows of `ages`
 BEGAN, BEGAN_SHARE, CAME, PASSED = range(4)  # columns of `sums`
 UNSET = np.iinfo(np.int64).min
@@ -55,11 +62,13 @@ RECORD = np.dtype(
         [
             ("code", np.int64, (CELLS,)),  # of the key that a cell belongs to
             ("last", np.int64, (CELLS, 2)),  # (cell, side) -> clock of its latest arrival, or UNSET
+            ("now", np.float64, (CELLS, 2)),  # (cell, side) -> how many came then
             ("share", np.float64, (CELLS, 2)),  # (cell, side) -> how likely a partner was then
             ("weight", np.float64, (CELLS, 2, LIVES.size)),  # (cell, side, life) -> arrivals
             ("worth", np.float64, (CELLS, 2)),  # (cell, side) -> importance of its latest arrival, or -1
             ("held", np.float64, (CELLS, 2, LIVES.size)),  # (cell, side, life) -> tuples that the shadow keeps
             ("total", np.float64, (2, LIVES.size)),
+            ("squares", np.float64, (2, LIVES.size)),  # of what arrivals weigh, added up
             ("fresh", np.float64, (2, LIVES.size)),  # what an arrival weighs now
             ("stays", np.float64, (2,)),  # what a tuple in a shadow weighs now
             ("price", np.float64, (LIVES.size,)),
@@ -82,7 +91,13 @@ RECORD = np.dtype(
                 np.float64,
                 (2, 4),
             ),  # neighbours of one key: how many, sum, sum of squares, of products
-            ("doubt", np.float64, (2,)),  # in weights of the latest lesson; 0 before the first
+            ("trust", np.float64, (2,)),  # how far the counts of keys are believed, from 0 to 1
+            ("usual", np.float64, (2,)),  # how likely a key is on average, of those that came lately
+            # where rows have an importance, what the order was laid out by: the doubt and what is common to all keys
+            # in weights of then, and the trust
+            ("doubt", np.float64, (2,)),
+            ("common", np.float64, (2,)),
+            ("relied", np.float64, (2,)),
             ("start", np.float64),  # how much of what came first is not yet forgotten
             ("clock", np.int64, (2, 3)),  # latest, as of which weights begin, as of which `fresh` and `stays` are
             ("span", np.int64, (2,)),
@@ -94,7 +109,7 @@ RECORD = np.dtype(
             ("next", np.int64),  # when the next lesson is
             ("lifted", np.int64),  # 1: some age has a lift
             ("cell", np.int64),  # of the latest arrival, or -1
-            ("anew", np.int64, (2,)),  # 1: since the latest lesson nobody was told of it
+            ("anew", np.int64, (2,)),  # 1: the order must be laid out anew
         ],
     )
 )
@@ -106,7 +121,7 @@ def make(setting: Setting) -> npt.NDArray[Any]:
     first = lessons[0]
     for name in ("last", "clock"):
         first[name][:] = UNSET
-    for name in ("fresh", "stays", "steps", "pace"):
+    for name in ("fresh", "stays", "steps", "pace", "trust", "relied"):
         first[name][:] = 1.0
     first["price"][:] = LEAST_PRICE
     first["worth"][:] = -1.0
@@ -152,7 +167,8 @@ def freshen(lessons: np.record, side: int) -> None:
     fresh = 2.0 ** ((now - lessons.clock[side, 1]) / (LIVES[LIVES.size - 1] * lessons.longest))
     for life in range(LIVES.size - 1, -1, -1):
         lessons.fresh[side, life] = fresh
-        fresh = fresh * fresh * fresh * fresh
+        for _ in range(SQUARES[life]):
+            fresh *= fresh
     lessons.stays[side] = lessons.fresh[side, 1] ** 2
 
 
@@ -165,6 +181,7 @@ def bring_back(lessons: np.record, side: int) -> None:
     for life in range(LIVES.size):
         left = 2.0 ** -(since / LIVES[life])
         lessons.total[side, life] *= left
+        lessons.squares[side, life] *= left * left
         for cell in range(CELLS):
             lessons.weight[cell, side, life] *= left
             lessons.held[cell, side, life] *= stayed
@@ -221,6 +238,7 @@ def cell_of(lessons: np.record, code: int) -> int:
 def halve(lessons: np.record) -> None:
     """Leave half of the keys out of the sample, and half of what was counted of ages. O(CELLS)."""
     lessons.level += 1
+    lessons.squares[:] *= 0.5
     for cell in range(CELLS):
         if not sampled(lessons, lessons.code[cell]):
             for side in range(2):
@@ -268,10 +286,13 @@ def learn(lessons: np.record, side: int, code: int) -> None:
 
 @part
 def learn_ages(lessons: np.record, side: int, cell: int) -> None:
-    """Note at what age an arrival meets the latest of the other side, and follows the latest of its own."""
+    """Note at what age an arrival meets the latest of the other side, and follows the latest of its own.
+
+    Whoever comes in the same tick is met whatever is given up.
+    """
     other, chosen = 1 - side, lessons.chosen
     before = lessons.last[cell, other]
-    if before != UNSET:
+    if before != UNSET and before < lessons.clock[other, 0]:
         at = class_of(lessons, other, lessons.clock[other, 0] - before)
         if at < CLASSES:
             lessons.ages[other, HITS, at] += 1.0
@@ -283,6 +304,7 @@ def learn_ages(lessons: np.record, side: int, cell: int) -> None:
     share = 0.0
     if lessons.total[other, chosen] > 0.0:
         share = lessons.weight[cell, other, chosen] / lessons.total[other, chosen]
+    lessons.now[cell, side] = lessons.now[cell, side] + 1.0 if before == lessons.clock[side, 0] else 1.0
     lessons.last[cell, side] = lessons.clock[side, 0]
     lessons.share[cell, side] = share
     lessons.sums[side, BEGAN] += 1.0
@@ -291,15 +313,22 @@ def learn_ages(lessons: np.record, side: int, cell: int) -> None:
 
 @part
 def learn_life(lessons: np.record, side: int, cell: int, life: int) -> None:
-    """Let an arrival meet what a shadow holds, and enter it."""
+    """Let an arrival meet what a shadow holds, and enter it.
+
+    Whoever came in the same tick is met whatever is given up, and is no gain.
+    """
     other, price = 1 - side, lessons.price[life]
     if lessons.total[side, life] > 0.0:
         if lessons.weight[cell, side, life] * lessons.pace[side] >= price * lessons.total[side, life]:
-            lessons.gain[life] += lessons.held[cell, other, life] / lessons.stays[other]
+            met = lessons.held[cell, other, life] / lessons.stays[other]
+            if lessons.last[cell, other] == lessons.clock[other, 0]:
+                met = max(met - lessons.now[cell, other], 0.0)
+            lessons.gain[life] += met
         else:
             lessons.held[cell, other, life] = 0.0
     lessons.weight[cell, side, life] += lessons.fresh[side, life]
     lessons.total[side, life] += lessons.fresh[side, life]
+    lessons.squares[side, life] += lessons.fresh[side, life] ** 2
     if lessons.total[other, life] > 0.0:
         kept = lessons.weight[cell, other, life] * lessons.pace[other] >= price * lessons.total[other, life]
         lessons.held[cell, side, life] = lessons.held[cell, side, life] + lessons.stays[side] if kept else 0.0
@@ -351,37 +380,63 @@ def lesson(lessons: np.record, held: int) -> bool:
 
 @outlined
 def conclude(lessons: np.record, held: int) -> None:
-    """Say how fast the sides are, which half-life is best, and what each age is worth."""
+    """Say how fast the sides are, which half-life is best, what counts tell, and what each age is worth."""
     if lessons.sampled < FEW and lessons.level > 0:
         lessons.level -= 1
     lessons.came = lessons.sampled = lessons.lifted = 0
     choose_life(lessons)
     set_steps(lessons, held)
     for side in range(2):
+        trust_counts(lessons, side)
         lift_ages(lessons, side)
-        price_sizes(lessons, side)
-        lessons.doubt[side] = doubt_of(lessons, side)
     for side in range(2):
         keep_ages(lessons, side, KEPT)
         for column in range(4):
             lessons.sums[side, column] *= KEPT
-            lessons.alike[side, column] *= KEPT
-        for size in range(SIZES):
-            lessons.sizes[side, size, 0] *= KEPT
-            lessons.sizes[side, size, 1] *= KEPT
     lessons.start *= KEPT
 
 
 @part
 def choose_life(lessons: np.record) -> None:
-    """Take the half-life whose shadow gained most, if that is noticeably more than the present one's."""
-    best, most = wide(lessons.chosen), BETTER * lessons.gain[lessons.chosen]
+    """Take the half-life whose shadow gained most, if that is more than the present one's and no chance."""
+    gain = lessons.gain[lessons.chosen]
+    best, most = wide(lessons.chosen), BETTER * gain + LUCK * math.sqrt(gain)
     for life in range(LIVES.size):
         if lessons.gain[life] > most:
             best, most = wide(life), lessons.gain[life]
     lessons.chosen = best
     for life in range(LIVES.size):
         lessons.gain[life] *= KEPT_GAIN
+
+
+@part
+def trust_counts(lessons: np.record, side: int) -> None:
+    """Work out how likely a key is on average, and how far its own count is believed. O(CELLS).
+
+    If all keys were as likely, the weight of each would vary as much as the squares of what arrivals weigh add up to.
+    What it varies more is how keys differ: the share of that is the trust, if it is more than two standard errors. If
+    it varies less by as much, arrivals of a key depend on each other, and counts are believed as they are.
+    """
+    life = lessons.chosen
+    keys, weights, squares = 0.0, 0.0, 0.0
+    for cell in range(CELLS):
+        if not idle(lessons, cell):
+            weight = lessons.weight[cell, side, life]
+            keys += 1.0
+            weights += weight
+            squares += weight * weight
+    total = lessons.total[side, life]
+    if keys < 2.0 or total <= 0.0:
+        return
+    mean = weights / keys
+    varies = (squares - weights * mean) / (keys - 1.0)
+    by_chance = mean * (lessons.squares[side, life] / total)
+    error = SURELY * math.sqrt(2.0 / keys)
+    lessons.usual[side] = mean / (total * (1 << lessons.level))
+    if varies > by_chance * (1.0 + error):
+        lessons.trust[side] = 1.0 - by_chance / varies
+    else:
+        lessons.trust[side] = 1.0 if varies < by_chance * (1.0 - error) else 0.0
 
 
 @part
@@ -437,38 +492,84 @@ def lift_ages(lessons: np.record, side: int) -> None:
 
 
 @part
-def price_sizes(lessons: np.record, side: int) -> None:
-    """Work out what an arrival of a side brings to partners of each class of importance."""
+def off(one: float, other: float) -> bool:
+    """Say whether one number is noticeably more or less than another."""
+    return max(one, other) > OFF * min(one, other)
+
+
+@outlined
+def lay_out(lessons: np.record, side: int, fresh: float, total: float) -> bool:
+    """Say whether what counts and importance of a side tell has changed noticeably; if so, take it for the order.
+
+    Parameters:
+        fresh, total: what an arrival weighs in the counts of the policy, and what all do.
+    """
+    doubt = fresh * doubt_of(lessons, side)
+    common = total * (1.0 - lessons.trust[side]) * lessons.usual[side]
+    changed = (
+        off(doubt, lessons.doubt[side])
+        or (lessons.relied[side] > 0.0 and off(common, lessons.common[side]))  # else it is the same for all
+        or abs(lessons.trust[side] - lessons.relied[side]) > OFF_TRUST
+        or price_sizes(lessons, side, 0)
+    )
+    if changed:
+        price_sizes(lessons, side, 1)
+        lessons.doubt[side] = doubt
+        lessons.common[side] = common
+        lessons.relied[side] = lessons.trust[side]
+    for column in range(4):
+        lessons.alike[side, column] *= KEPT
+    for size in range(SIZES):
+        lessons.sizes[side, size, 0] *= KEPT
+        lessons.sizes[side, size, 1] *= KEPT
+    return changed
+
+
+@part
+def price_sizes(lessons: np.record, side: int, taken: int) -> bool:
+    """Work out what an arrival of a side brings to partners of each class of importance.
+
+    Parameters:
+        taken: 1 to write it down, 0 only to say whether it is noticeably other than what is written.
+    """
     count, total = 0.0, 0.0
     for size in range(SIZES):
         count += lessons.sizes[side, size, 0]
         total += lessons.sizes[side, size, 1]
     count = max(count, 1.0)
-    lessons.average[side] = total / count
-    below, above = 0.0, 1.0
+    below, above, changed = 0.0, 1.0, False
     for size in range(SIZES):
         share, brings = lessons.sizes[side, size, 0] / count, lessons.sizes[side, size, 1] / count
-        above -= share
-        lessons.typical[side, size, 0] = below
-        lessons.typical[side, size, 1] = share
-        lessons.typical[side, size, 2] = brings
-        lessons.typical[side, size, 3] = max(above, 0.0)
+        above = max(above - share, 0.0)
+        if taken == 1:
+            lessons.typical[side, size, 0] = below
+            lessons.typical[side, size, 1] = share
+            lessons.typical[side, size, 2] = brings
+            lessons.typical[side, size, 3] = above
+        else:
+            least = math.ldexp(1.0, size - MIDDLE - 1)
+            before = lesser(lessons, side, least)
+            changed = changed or abs(below + least * (share + above) - before) > OFF_WORTH * before
         below += brings
+    if taken == 1:
+        lessons.average[side] = total / count
+    return changed or abs(total / count - lessons.average[side]) > OFF_WORTH * lessons.average[side]
 
 
 @part
 def doubt_of(lessons: np.record, side: int) -> float:
     """Return how many arrivals of a key say as much of its importance as all keys do.
 
-    That is (1 - r) / r, where r is the correlation of neighbours, less its standard error.
+    That is (1 - r) / r, where r is the correlation of neighbours, less its standard error. If that leaves nothing, no
+    number says as much.
     """
     count = max(lessons.alike[side, 0], 1.0)
     mean = lessons.alike[side, 1] / (2.0 * count)
     spread = lessons.alike[side, 2] / (2.0 * count) - mean * mean
     common = lessons.alike[side, 3] / count - mean * mean
-    alike = common / spread - 1.0 / math.sqrt(count) if spread > 0.0 else 1.0
-    alike = min(alike, 1.0) if alike > SURE else SURE
-    return (1.0 - alike) / alike
+    alike = min(common / spread, 1.0) if spread > 0.0 else 1.0
+    alike -= (1.0 - alike * alike) / math.sqrt(count)
+    return (1.0 - alike) / alike if alike > SURE else np.inf
 
 
 @part
@@ -480,9 +581,25 @@ def lesser(lessons: np.record, side: int, importance: float) -> float:
 
 
 @part
+def tells(lessons: np.record, side: int) -> float:
+    """Return 1 if the counts of a side tell its keys apart, else 0.
+
+    Between two sides, counts that tell anything are taken as they are: how much is hardly known itself, and would put
+    one side before the other by chance.
+    """
+    return 1.0 if lessons.trust[side] > 0.0 else 0.0
+
+
+@part
+def chance(lessons: np.record, side: int, share: float) -> float:
+    """Return how likely a key is on a side, if such a share of the arrivals there were of it."""
+    return share if lessons.trust[side] > 0.0 else lessons.usual[side]
+
+
+@part
 def partners(lessons: np.record, side: int, share: float) -> float:
     """Return the partners per tick of a tuple whose key is such a share of the other side's arrivals."""
-    return share * lessons.sums[1 - side, CAME] / max(lessons.sums[side, PASSED], 1.0)
+    return chance(lessons, 1 - side, share) * lessons.sums[1 - side, CAME] / max(lessons.sums[side, PASSED], 1.0)
 
 
 @part

@@ -209,6 +209,14 @@ def foresee(statistics: Statistics, code: int) -> None:
 
 
 @part
+def foresee_beside(statistics: Statistics, beside: Floats, code: int) -> None:
+    """Ask for what somebody keeps of a key that is soon to come, two numbers a cell."""
+    start = wide(mixed(np.uint64(code)) & np.uint64(statistics.code.size - 1))
+    prefetch(beside, start)
+    prefetch(beside, start + 4)
+
+
+@part
 def weight(statistics: Statistics, side: int, code: int) -> float:
     """Return how much a key weighs on a side."""
     cell = statistics.last[0]  # mostly the key that has just arrived is asked for

@@ -48,10 +48,6 @@ class Learned(NamedTuple):
     worth: Floats  # (cell, side) importance that came; one row where there is none
     combine: int  # how the importances of a pair become one; PAIRS: rows have none
 
-    def scale(self, side: int) -> float:
-        """Turn counts into rates."""
-        return self.lessons[0].pace[1 - side] / max(self.statistics.total[1 - side], NOTHING)
-
     def lost(self) -> tuple[bool, int]:
         """Name the key that was forgotten to count the last arrival."""
         return stats.lost(self.statistics)
@@ -69,10 +65,11 @@ class Learned(NamedTuple):
     def tidy(self, windows: Windows, side: int, clock: int) -> bool:
         """Let time pass; says whether counts were brought back to the present, or are worth something else now."""
         lessons = self.lessons[0]
-        if side == 0 and learning.lesson(lessons, windows.marks[LIVE] + windows.marks[LIVE + 1]):
+        learned = side == 0 and learning.lesson(lessons, windows.marks[LIVE] + windows.marks[LIVE + 1])
+        if learned and self.combine != PAIRS:
             for each in range(2):
-                lessons.doubt[each] *= self.fresh[each]
-                lessons.anew[each] = 1 if self.combine != PAIRS else 0
+                if learning.lay_out(lessons, each, self.fresh[each], self.statistics.total[each]):
+                    lessons.anew[each] = 1
         passed = min(learning.pass_time(lessons, side, clock, self.statistics.span), MOST_HALVES)
         if passed > 0.0:
             self.fresh[side] *= 2.0**passed
@@ -103,7 +100,7 @@ class Auto(Learned):
 
     Cost: O(log keys) per victim as PROB, and O(1) per arrival to learn. Where age counts, a victim is the least of a
     few: the one with the least likely key, the oldest and the newest of each side, and some drawn at random. To
-    learn takes 760 kB, whatever the budget.
+    learn takes 830 kB, whatever the budget.
 
     Departures: the half-life is chosen by pairs, also where rows have an importance.
 
@@ -129,6 +126,16 @@ class Auto(Learned):
         """Return how often the key came on the other side."""
         return stats.weight(self.statistics, 1 - side, code)
 
+    def scale(self, side: int) -> float:
+        """Turn counts into rates, if they tell anything."""
+        rate = learning.tells(self.lessons[0], 1 - side) * self.lessons[0].pace[1 - side]
+        return rate / max(self.statistics.total[1 - side], NOTHING)
+
+    def offset(self, side: int) -> float:
+        """Return the rate that all keys have if counts tell nothing."""
+        lessons = self.lessons[0]
+        return (1.0 - learning.tells(lessons, 1 - side)) * lessons.pace[1 - side] * lessons.usual[1 - side]
+
 
 @ranked("key", within="importance")
 class Valued(Learned):
@@ -147,8 +154,25 @@ class Valued(Learned):
 
     def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
         """Return the expected importance of the next tick's pairs, in units of the other side's counts."""
-        seen, cell = of_key(self, windows, slot)
-        return seen * worth_of_pair(self, side, importance_of(windows, slot), seen, cell)
+        lessons, other = self.lessons[0], 1 - side
+        seen, cell = 0.0, wide(-1)
+        if lessons.relied[other] > 0.0 or lessons.doubt[other] < np.inf:  # else all keys are alike
+            seen, cell = of_key(self, windows, slot)
+        weight = lessons.common[other] + lessons.relied[other] * seen
+        return weight * worth_of_pair(self, side, importance_of(windows, slot), seen, cell)
+
+    def scale(self, side: int) -> float:
+        """Turn counts into rates, or what is common to all keys where that was all there is."""
+        lessons, other = self.lessons[0], 1 - side
+        share = 1.0 / max(self.statistics.total[other], NOTHING)
+        if lessons.relied[other] == 0.0:
+            share = lessons.usual[other] / max(lessons.common[other], NOTHING)
+        return lessons.pace[other] * share
+
+    def foresee(self, code: int) -> None:
+        """Ask for the counts of a key that is soon to come, and for its importance."""
+        stats.foresee(self.statistics, code)
+        stats.foresee_beside(self.statistics, self.worth, code)
 
     def admit(self, windows: Windows, side: int, slot: int, clock: int) -> None:  # noqa: ARG002
         """Add up the importance that comes with the key that has just arrived."""
@@ -165,6 +189,7 @@ def bring_back(policy: Learned, side: int) -> None:
     left = math.ldexp(1.0, -halves)
     policy.fresh[side] *= left
     policy.lessons[0].doubt[side] *= left
+    policy.lessons[0].common[side] *= left
     stats.shrink(policy.statistics, side, halves)
     for cell in range(policy.worth.shape[0]):
         policy.worth[cell, side] *= left
@@ -193,7 +218,7 @@ def worth_of_pair(policy: Learned, side: int, importance: float, seen: float, ce
     mean, known = lessons.average[1 - side], 0.0
     lesser = learning.lesser(lessons, 1 - side, importance)
     if cell >= 0:
-        theirs = policy.worth[cell, 1 - side] / seen
+        theirs = float(np.float32(policy.worth[cell, 1 - side] / seen))  # equals stay equal
         known = seen / (seen + lessons.doubt[1 - side])
         mean += known * (theirs - mean)
         lesser += known * (min(importance, theirs) - lesser)
