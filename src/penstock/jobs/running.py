@@ -190,7 +190,9 @@ def run(job: Job, spark: Any, *, stop: Event, show: Show | None = None, watch: W
 
 
 def waits(job: Job) -> bool:
-    """Say whether rows are joined when the watermark has passed them, and not as they come."""
+    """Say whether rows are joined when the watermark has passed them, and not as they come: several streams' are."""
+    if not isinstance(job.settings, Settings):
+        return True
     window = job.settings.window
     return job.settings.cpu is not None or isinstance(window[0] if isinstance(window, tuple) else window, Rows)
 
