@@ -1,7 +1,7 @@
 """The workloads of the benchmarks, and how a bare join and the engine are driven over them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ class Case(NamedTuple):
     def arrays(self) -> tuple[Array, Array, Array, Array]:
         """Return left keys, left times, right keys, right times."""
         sides = (self.left, self.right)
-        return tuple(table[name].to_numpy() for table in sides for name in ("key", "ts"))  # type: ignore[return-value]
+        return tuple(table[name].to_numpy() for table in sides for name in ("key", "ts"))
 
 
 def cases(rows: int = ROWS) -> list[Case]:
@@ -47,7 +47,7 @@ class Timing(NamedTuple):
     cpu: float
 
 
-def in_turns(runs: dict[str, Callable[[], Any]], *, rounds: int = ROUNDS) -> dict[str, Timing]:
+def in_turns(runs: Mapping[str, Callable[[], Any]], *, rounds: int = ROUNDS) -> dict[str, Timing]:
     """Time several runs in turns, so that a noisy moment of the machine meets all of them and not one."""
     seen: dict[str, list[Timing]] = {name: [] for name in runs}
     for _ in range(rounds):
@@ -81,6 +81,7 @@ def engine_pairs(case: Case, pairs: Array, *, batch: int = BATCH, **arguments: A
             )
         )
         if exact:
+            assert ready.sides is not None
             left, right = core.push_sides(*ready.sides, pairs[:, n:])
         else:
             left, right = core.push(ready.batch, ready.code)
