@@ -1,6 +1,9 @@
 """Without a budget the join is exact, whatever the cut, the windows and the order of arrival."""
 
+from itertools import pairwise
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,3 +125,23 @@ def test_numbers_of_rows_pass_32_bits(span: int) -> None:
         found |= set(zip(left.tolist(), right.tolist(), strict=True))
     numbers = range(first, NARROW + 300)
     assert found == {(mine, theirs) for mine in numbers for theirs in numbers if abs(mine - theirs) < span}
+
+
+def test_small_batches_meet_the_rows_of_a_large_one() -> None:
+    """A large batch is grouped by key and outgrows the rings; small ones after it go along chains."""
+    rng = np.random.default_rng(7)
+    rows, span, first = 14_000, 1_500, 12_000
+    keys = rng.integers(0, 300, (2, rows))
+    sides = [pa.table({"ts": np.arange(rows), "k": keys[side], "id": np.arange(rows)}) for side in range(2)]
+    op = pen.Join(on="k", time="ts", window=span)
+    found: list[tuple[int, int]] = []
+    for begin, end in pairwise([0, first, *range(first + 200, rows + 1, 200)]):
+        joined = op.push(left=sides[0][begin:end], right=sides[1][begin:end])
+        found += zip(joined["id_left"].to_pylist(), joined["id_right"].to_pylist(), strict=True)
+    wanted = [
+        (left, low + int(at))
+        for left in range(rows)
+        for low in [max(0, left - span + 1)]
+        for at in np.flatnonzero(keys[1, low : left + span] == keys[0, left])
+    ]
+    assert sorted(found) == wanted

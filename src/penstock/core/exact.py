@@ -697,9 +697,9 @@ class ExactJoin:
 
     def _push_grouped(self, seen: Survey, left: Arrivals, right: Arrivals, done: Ints) -> tuple[Ints, Ints]:
         done[FOUND] = done[COMPARED] = self._join_grouped(seen, left, right)
-        self._chained = False
         while not settle_grouped(self.rings, self.plan, left, right, done, seen.last, self._clock, self.counts):
-            self._reserve(left.pos.size, right.pos.size, seen.expected)
+            self._reserve(left.pos.size, right.pos.size, seen.expected)  # lays chains out, but not those of new rows
+        self._chained = False
         return self._found(done)
 
     def _join_grouped(self, seen: Survey, left: Arrivals, right: Arrivals) -> int:
