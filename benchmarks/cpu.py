@@ -102,7 +102,8 @@ def page(results: dict[str, Any]) -> str:
             [row["streams"], str(row["rate"]), *(f"{row[name]:.3f}" for name in KEYED), f"{row['auto'] / best:.3f}"]
         )
     parts += ["### Equal keys: the share of the exact pairs, over arrivals", registry_tables.table(head, rows)]
-    parts.append(overlap.page(results["index"]))
+    if "index" in results:
+        parts.append(overlap.page(results["index"]))
     if "clock" in results:
         parts.append(clock.page(results["clock"]["found"], results["clock"]["minutes"]))
     return "\n\n".join(parts)
