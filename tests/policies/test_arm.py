@@ -143,7 +143,7 @@ def test_who_leaves(seed: int, statistics: str) -> None:
     for tick in range(240):
         for side in range(2):
             came += [
-                (side, tick, 1 + min(int(lots.paretovariate(0.7)), 12)) for _ in range(lots.choice([0, 1, 1, 2]))
+                (side, tick, min(int(lots.paretovariate(0.7)), 12) - 1) for _ in range(lots.choice([0, 1, 1, 2]))
             ]
     memory = int(lots.choice([0.2, 0.4, 0.6]) * sum(spans))
     tables = [

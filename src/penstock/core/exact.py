@@ -626,12 +626,15 @@ class ExactJoin:
         self._chained = True  # whether the chains of the rings are up to date
 
     def warm(self) -> None:
-        """Compile or load the kernels before they are needed."""
-        if self.plan.by_rows:
-            step_merged(self.rings, self.plan, NO_ROWS, NO_INTS, self.counts, self._pairs, np.zeros(4, np.int64))
+        """Compile or load the kernels before they are needed: a join like this one, of nobody, uses them."""
+        like, done = ExactJoin(self.plan), np.zeros(4, np.int64)
+        rings, plan, counts, pairs = like.rings, like.plan, like.counts, like._pairs
+        if plan.by_rows:
+            step_merged(rings, plan, NO_ROWS, NO_INTS, counts, pairs, done)
         else:
-            step_sides(self.rings, self.plan, NOBODY, NOBODY, self._pairs, np.zeros(4, np.int64))
-            self._join_grouped(survey(self.rings, self.plan, NOBODY, NOBODY, self.counts), NOBODY, NOBODY)
+            seen, _ = step_at_once(rings, plan, NOBODY, NOBODY, pairs, done, like._clock, counts)
+            step_sides(rings, plan, NOBODY, NOBODY, pairs, done)
+            like._push_grouped(seen._replace(last=0), NOBODY, NOBODY, done)
 
     def push(self, batch: Batch, code: Ints, into: Ints | None = None) -> tuple[Ints, Ints]:
         """Take a batch and return the row numbers of its pairs, left and right, as good until the next call.
@@ -708,9 +711,9 @@ class ExactJoin:
             self._room = room_for(rows, FIRST_ROOM)
         low = seen.low_left, seen.low_right
         while (pairs := join_grouped(self.rings, self.plan, low, left, right, self._room, self._pairs)) < 0:
-            if pairs == MANY_KEYS:
-                self._room = room_for(rows, self._room.table.size)  # a large table is slow: it is wiped, and fills
-            else:  # the cache
+            if pairs == MANY_KEYS:  # no larger than need be: a table is wiped each time, and fills the cache
+                self._room = room_for(rows, self._room.table.size)
+            else:
                 self._roomier(0)
         return pairs
 
@@ -827,8 +830,8 @@ class ExactJoin:
             survey(self.rings, self.plan, *sides, self.counts)
             for side, mine in enumerate(sides):
                 places = self.rings.ends[side, NEXT] + np.arange(mine.row.size)
-                columns = np.stack([mine.code, places, mine.pos, mine.row], axis=1)  # without chains: laid out below
-                self.rings.nodes[side, places % self.rings.nodes.shape[1]] = columns
+                nodes = np.stack([mine.code, places, mine.pos, mine.row], axis=1)  # chains are laid out below
+                self.rings.nodes[side, places % self.rings.nodes.shape[1]] = nodes
                 self.rings.ends[side, NEXT] += mine.row.size
             self._lay_out(self.rings.nodes.shape[1])
             self.rings.tick[0] = rows.tick[-1]

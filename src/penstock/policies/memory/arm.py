@@ -56,7 +56,7 @@ class Arm(NamedTuple):
     """
 
     statistics: stats.Statistics
-    worth: Floats  # (cell, side): below 1 it is given up
+    worth: Floats  # (cell, side): below 1 it is given up; NaN: nobody has chosen yet
     owner: Ints  # cell -> code of the key that the choice was about
     given: npt.NDArray[Any]  # (cell, side) -> 1: given up; (cell, 2) -> 1: both sides or none
     flow: Flow
@@ -73,7 +73,7 @@ class Arm(NamedTuple):
         notes[SINCE : SINCE + 2] = UNSET
         return cls(
             statistics=counts,
-            worth=np.zeros((cells, 2)),
+            worth=np.full((cells, 2), np.nan),
             owner=np.zeros(cells, np.int64),
             given=np.zeros((cells, 3), np.int8),
             flow=Flow(np.zeros(2), np.zeros((2, 2))),
@@ -87,7 +87,7 @@ class Arm(NamedTuple):
         if cell < 0:
             return NEW
         self.statistics.asked[cell] = 1
-        return self.worth[cell, side] if self.owner[cell] == code else NEW
+        return self.worth[cell, side] if chosen(self, cell, code) else NEW
 
     def arrive(self, side: int, code: int, clock: int) -> None:
         """Count an arrival."""
@@ -120,12 +120,18 @@ class Arm(NamedTuple):
         bunch = wide(windows.link[slot, BUNCH])
         code = windows.code[key_of(bunch), CODE]
         cell = stats.find(self.statistics, code)
-        if cell >= 0 and self.owner[cell] == code:
+        if cell >= 0 and chosen(self, cell, code):
             self.given[cell, bunch & 1] = 1
             if self.given[cell, BOTH] == 1:
                 self.given[cell, 1 - (bunch & 1)] = 1
         self.notes[SHED] = 1
         return tuple_at(windows, bunch, wide(windows.runs[bunch, COUNT]) - 1)
+
+
+@part
+def chosen(policy: Arm, cell: int, code: int) -> bool:
+    """Say whether the choice that a cell holds is about this key."""
+    return bool(policy.owner[cell] == code and not np.isnan(policy.worth[cell, 0]))
 
 
 @part
@@ -209,7 +215,7 @@ def present_choice(policy: Arm, offers: Offers) -> npt.NDArray[Any]:
     taken = np.zeros(offers.size[0], np.bool_)
     for i in range(taken.size):
         cell, side, kind = offers.what[i]
-        if policy.owner[cell] == policy.statistics.code[cell]:
+        if chosen(policy, cell, policy.statistics.code[cell]):
             taken[i] = policy.given[cell, side] == 1 or (kind == BOTH and policy.given[cell, 1 - side] == 1)
     return taken
 
