@@ -31,6 +31,18 @@ into = "rest"
 """
 
 
+SOURCE = """
+[sources.{name}]
+format = "kafka"
+servers = {servers}
+topics = {topics}
+starting = "earliest"
+schema = "ms bigint, key bigint, number bigint"
+select = ["timestamp_millis(ms) as ts", "key", "number"]
+{more}
+"""
+
+
 class Row(NamedTuple):
     ms: int
     key: int
@@ -58,6 +70,13 @@ def topics(broker: Broker, *names: str) -> list[str]:
     for done in client.create_topics([NewTopic(name, 2, 1) for name in made]).values():
         done.result(30)
     return made
+
+
+def sources(broker: Broker, calls: str, trades: str, more: str) -> str:
+    """Return the part of a job file that reads two topics: one and a list of one are the same to it."""
+    address = f'"{broker.address}"'
+    left = SOURCE.format(name="calls", servers=address, topics=f'"{calls}"', more=more)
+    return left + SOURCE.format(name="trades", servers=f"[{address}]", topics=f'["{trades}"]', more=more)
 
 
 def send(broker: Broker, topic: str, rows: list[Row]) -> None:

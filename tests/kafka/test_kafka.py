@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from brokers import Broker
-from topics import FOLDERS, SECONDS, completed, drawn, meetings, met, send, topics, words
+from topics import FOLDERS, SECONDS, completed, drawn, meetings, met, send, sources, topics, words
 
 pytestmark = pytest.mark.kafka
 
@@ -20,26 +20,7 @@ JOB = """
 checkpoint = "cp"
 trigger = "{trigger}"
 
-[sources.calls]
-format = "kafka"
-servers = "{address}"
-topics = "{calls}"
-starting = "earliest"
-schema = "ms bigint, key bigint, number bigint"
-select = ["timestamp_millis(ms) as ts", "key", "number"]
-rows_per_trigger = 1500
-watermark = "1 minute"
-
-[sources.trades]
-format = "kafka"
-servers = ["{address}"]
-topics = ["{trades}"]
-starting = "earliest"
-schema = "ms bigint, key bigint, number bigint"
-select = ["timestamp_millis(ms) as ts", "key", "number"]
-rows_per_trigger = 1500
-watermark = "1 minute"
-
+{sources}
 [join]
 on = "key"
 time = "ts"
@@ -48,6 +29,7 @@ window = "2 seconds"
 
 {sink}
 """
+ADMITTED = 'rows_per_trigger = 1500\nwatermark = "1 minute"'
 
 
 def test_a_job_killed_in_a_surge_loses_nothing_beyond_its_ledger_and_repeats_nothing(
@@ -55,7 +37,7 @@ def test_a_job_killed_in_a_surge_loses_nothing_beyond_its_ledger_and_repeats_not
 ) -> None:
     calls, trades = topics(broker, "calls", "trades")
     left, right = drawn(9000, 1), drawn(9000, 2)
-    fields = {"address": broker.address, "calls": calls, "trades": trades, "memory": "memory = 200", "sink": FOLDERS}
+    fields = {"sources": sources(broker, calls, trades, ADMITTED), "memory": "memory = 200", "sink": FOLDERS}
     file = tmp_path / "job.toml"
     file.write_text(JOB.format(trigger="1 second", **fields), encoding="utf-8")
     send(broker, calls, left[:1000])
@@ -94,7 +76,7 @@ def test_pairs_go_to_a_topic(broker: Broker, tmp_path: Path) -> None:
     send(broker, calls, left)
     send(broker, trades, right)
     sink = f'[sink]\nformat = "kafka"\nservers = "{broker.address}"\ntopic = "{pairs}"\nkey = "cast(key as string)"'
-    fields = {"address": broker.address, "calls": calls, "trades": trades, "memory": "", "sink": sink}
+    fields = {"sources": sources(broker, calls, trades, ADMITTED), "memory": "", "sink": sink}
     file = tmp_path / "job.toml"
     file.write_text(JOB.format(trigger="available_now", **fields), encoding="utf-8")
     completed("run", file, broker)

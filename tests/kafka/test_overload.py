@@ -25,7 +25,7 @@ import pytest
 from confluent_kafka import Producer
 
 from brokers import Broker
-from topics import FOLDERS, completed, topics, words
+from topics import FOLDERS, completed, sources, topics, words
 
 pytestmark = pytest.mark.kafka
 
@@ -40,24 +40,7 @@ JOB = f"""
 checkpoint = "cp"
 trigger = "2 seconds"
 
-[sources.calls]
-format = "kafka"
-servers = "{{address}}"
-topics = "{{calls}}"
-starting = "earliest"
-schema = "ms bigint, key bigint, number bigint"
-select = ["timestamp_millis(ms) as ts", "key", "number"]
-watermark = "5 seconds"
-
-[sources.trades]
-format = "kafka"
-servers = "{{address}}"
-topics = "{{trades}}"
-starting = "earliest"
-schema = "ms bigint, key bigint, number bigint"
-select = ["timestamp_millis(ms) as ts", "key", "number"]
-watermark = "5 seconds"
-
+{{sources}}
 [join]
 on = "key"
 time = "ts"
@@ -161,7 +144,7 @@ def held(job: Any) -> int:
 def test_a_fifth_of_the_memory(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = topics(broker, "calls", "trades")
     file = tmp_path / "job.toml"
-    text = JOB.format(address=broker.address, calls=names[0], trades=names[1])
+    text = JOB.format(sources=sources(broker, names[0], names[1], 'watermark = "5 seconds"'))
     file.write_text(text, encoding="utf-8")
     live = Live(broker, names)
     memory: list[int] = []

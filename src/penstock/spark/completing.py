@@ -1,6 +1,8 @@
 """Complete the results of several streams from their archive and ledger: the missing ones, as a batch job."""
 
+from collections.abc import Callable
 from functools import reduce
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
@@ -16,14 +18,7 @@ IDENTITY = (STREAM, "shard", "row", "ts", "values")
 LOST = (*IDENTITY, "shed_at", "reason")
 SHARD, GONE, NEWEST = "__penstock_shard", "__penstock_gone", "__penstock_newest"
 ALWAYS = -(1 << 63)
-COMPARE: dict[str, Any] = {
-    "=": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other,
-}
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
