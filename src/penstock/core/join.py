@@ -158,9 +158,10 @@ class WindowJoin:
 
     def _sweep(self, rows: int) -> Words:
         """Renumber the keys that hold a tuple, and say how many there may be before the next time."""
-        held = int(store.held_keys(self.windows))
+        moved = store.drop_keys(self.windows)
+        held = int(self.windows.marks[KEYS])
         self._most_keys = held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS))
-        self.windows, moved = store.sweep(self.windows, self._most_keys)
+        self.windows = store.roomier_keys(self.windows, self._most_keys)
         return moved
 
     def rebuild_heap(self) -> None:

@@ -100,7 +100,7 @@ def viewed(windows: Windows) -> Windows:
 
 
 def saved(windows: Windows) -> Windows:
-    """Return windows without what nobody uses or what follows from the rest; ``viewed`` and ``sweep`` undo it."""
+    """Return windows without what is unused or follows from the rest; ``viewed`` and ``roomier_keys`` undo it."""
     none = np.empty((0, 0))
     slots = max(int(windows.marks[SLOTS]), 2)  # a single weight would be everybody's
     return windows._replace(
@@ -534,23 +534,8 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
     return viewed(windows)
 
 
-@kernel
-def held_keys(windows: Windows) -> int:
-    """Return how many keys hold a tuple. O(keys)."""
-    windows = borrowed(windows)
-    runs = windows.runs
-    held = 0
-    for key in range(windows.marks[KEYS]):
-        held += runs[bunch_of(key, LEFT), ALIVE] + runs[bunch_of(key, RIGHT), ALIVE] > 0
-    return held
-
-
-def sweep(windows: Windows, room: int) -> tuple[Windows, Words]:
-    """Return windows that have forgotten the keys without tuples, with room for so many keys and one to spare.
-
-    The ids that stay are renumbered in their old order; returns also the new one of each, -1: forgotten.
-    O(keys + slots).
-    """
+def roomier_keys(windows: Windows, room: int) -> Windows:
+    """Return windows with room for so many keys and one to spare, and all of them entered into the table anew."""
     used = int(windows.marks[KEYS])
     size = 1 << int(2 * room - 1).bit_length()
     if size > windows.table.size:
@@ -559,12 +544,14 @@ def sweep(windows: Windows, room: int) -> tuple[Windows, Words]:
         code = lines(2 * room + 1, 8)  # what is not used takes no memory
         code[:used] = windows.code[:used]
         windows = viewed(windows._replace(code=code))
-    return windows, drop_keys(windows)
+    enter_codes(windows.table, windows.code[:used])
+    return windows
 
 
-@part
+@kernel
 def enter_codes(table: Words, code: Ints) -> None:
     """Fill the table anew with keys in order of their ids."""
+    table, code = borrowed(table), borrowed(code)
     table[:] = NONE
     for key in range(code.shape[0]):
         if key + AHEAD < code.shape[0]:
@@ -577,7 +564,10 @@ def enter_codes(table: Words, code: Ints) -> None:
 
 @kernel
 def drop_keys(windows: Windows) -> Words:
-    """Renumber the keys that hold tuples from 0 and enter them into the table anew; returns the new id of each."""
+    """Forget the keys without tuples, and renumber the others from 0 in their old order.
+
+    Returns the new id of each, -1: forgotten. They must be entered into the table anew. O(keys + slots).
+    """
     windows = borrowed(windows)
     code, runs, link, marks = windows.code, windows.runs, windows.link, windows.marks
     new = 0
@@ -588,7 +578,6 @@ def drop_keys(windows: Windows) -> Words:
             for column in range(code.shape[1]):
                 code[new, column] = code[key, column]
             new += 1
-    enter_codes(windows.table, code[:new])
     for slot in range(marks[SLOTS]):
         bunch = link[slot, BUNCH]
         if bunch >= 0:
