@@ -3,8 +3,6 @@
 Results are kept in benchmarks/auto.json, each workload as soon as it is measured; docs/auto.md has a table of it.
 """
 
-import argparse
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -185,20 +183,11 @@ def page(results: dict[str, dict[str, list[list[float]]]]) -> str:
 def main() -> None:
     """Measure the workloads named on the command line, or all, and rewrite the table."""
     cases = papers() | beyond()
-    parser = argparse.ArgumentParser(description="Compare the default policy with the others.")
-    parser.add_argument("workloads", nargs="*", help="all, unless some are named")
-    parser.add_argument("--policy", action="append", default=[], help="measure this one, keep what others found")
-    words = parser.parse_args()
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name in words.workloads or cases:
-        if cases[name].data and not (DATA / cases[name].data).is_dir():
-            print(f"{name}: the data set is not in {DATA}; PENSTOCK_DATA names its folder")
-            continue
-        print(name, flush=True)
-        results[name] = (results.get(name, {}) if words.policy else {}) | measure(cases[name], words.policy)
-        ordered = {each: results[each] for each in cases if each in results}
-        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    registry_tables.write(PAGE, "auto", page(json.loads(RESULTS.read_text(encoding="utf-8"))))
+    there = [name for name, case in cases.items() if not case.data or (DATA / case.data).is_dir()]
+    for name in cases.keys() - there:
+        print(f"{name}: the data set is not in {DATA}; PENSTOCK_DATA names its folder")
+    results = quality.by_policy(RESULTS, there, lambda name, only: measure(cases[name], only))
+    registry_tables.write(PAGE, "auto", page({name: results[name] for name in cases if name in results}))
 
 
 if __name__ == "__main__":

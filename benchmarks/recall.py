@@ -73,6 +73,8 @@ ADVISED: dict[str, tuple[dict[str, Any], int, str]] = {
     "uniform, 50,000 keys": ({"rows": 500_000, "keys": 50_000, "skew": 0.0}, 40_000, "prob"),
     "uniform, 50,000 keys, RAND": ({"rows": 500_000, "keys": 50_000, "skew": 0.0}, 40_000, "rand"),
     "Zipf 1, 50,000 keys": ({"rows": 500_000, "keys": 50_000}, 20_000, "prob"),
+    "Zipf 1, 50,000 keys, AUTO": ({"rows": 500_000, "keys": 50_000}, 20_000, "auto"),
+    "Zipf 1, 50,000 keys, correlated": ({"rows": 500_000, "keys": 50_000, "relation": "correlated"}, 20_000, "prob"),
 }
 
 
@@ -154,7 +156,7 @@ def advice() -> list[dict[str, Any]]:
     """Compare the memory advised with that of a full simulation over the same budgets."""
     found = []
     small = zipf(1_000, keys=9)
-    for policy in ("prob", "rand"):  # kernels are loaded before anything is timed
+    for policy in {policy for *_, policy in ADVISED.values()}:  # kernels are loaded before anything is timed
         pen.advise(small.left, small.right, **HOW, on="key", window=50, policy=policy)
     for name, (arguments, window, policy) in ADVISED.items():
         streams = zipf(**arguments, seed=1)

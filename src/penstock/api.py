@@ -402,8 +402,8 @@ def advise(  # noqa: PLR0913 - the same arguments as join
 ) -> Advice:
     """Say how much memory it takes to find a share of the pairs, from a small sample of a recorded trace.
 
-    The idea: a tenth of the keys in a tenth of the memory fare like all of them (miniature simulation); of a trace
-    many spans long, some stretches are looked at instead, with all keys.
+    The idea: a tenth of the keys in a tenth of the memory fare like all of them (miniature simulation), if some of
+    each kind are among them; of a trace many spans long, some stretches are looked at instead, with all keys.
 
     Parameters:
         left, right, on, time, window, lateness, importance, combine, per_key, seed: as for ``penstock.join``; Spark
@@ -447,13 +447,15 @@ def advise(  # noqa: PLR0913 - the same arguments as join
     )
     policies = [policy] if isinstance(policy, str | Policy) else list(policy)
     recalls = [recall] if isinstance(recall, int | float) else list(recall)
-    known = 1.0
+    drawn = None
     if _is_spark(left) or _is_spark(right):
         from penstock.spark import advising as on_spark  # noqa: PLC0415 - only with Spark
 
-        left, right, known = on_spark.sampled(left, right, settings, advising.share_of(sample), advising.ENOUGH)
-        sample = 1.0
-    return advising.advise(left, right, settings, recall=recalls, policies=policies, share=sample, known_share=known)
+        rows = on_spark.sampled(left, right, settings, advising.share_of(sample), advising.ENOUGH)
+        left, right, sample = rows.left, rows.right, 1.0
+        if rows.strata is not None:
+            drawn = advising.Drawn(rows.strata, rows.places, rows.share)
+    return advising.advise(left, right, settings, recall=recalls, policies=policies, share=sample, drawn=drawn)
 
 
 def optimum(  # noqa: PLR0913 - the same arguments as join

@@ -100,3 +100,25 @@ def test_without_pairs_nothing_is_lost() -> None:
     other = streams.right.set_column(1, "key", [[100 + row for row in range(200)]])
     advice = pen.advise(streams.left, other, **HOW, policy="oldest")
     assert advice.curve["recall"].to_pylist() == [1.0] * advice.curve.num_rows
+
+
+@pytest.mark.parametrize("window", [6000, pen.rows(6000)])
+def test_few_keys_that_carry_the_result_are_not_left_to_chance(window: Any) -> None:
+    streams = zipf(60_000, keys=6000, relation="correlated", seed=4)
+    wanted = [0.5, 0.8, 0.95]
+    want = advise(streams, window=window, recall=wanted, policy="prob", sample=1)
+    for seed in range(3):
+        got = advise(streams, window=window, recall=wanted, policy="prob", sample=0.1, seed=seed)
+        assert got.how == "keys"
+        assert got.exact == pytest.approx(want.exact, rel=0.01)
+        assert got.curve.num_rows < want.curve.num_rows
+        assert np.array(got.needs["memory"]) == pytest.approx(np.array(want.needs["memory"]), rel=0.12)
+
+
+def test_importance_decides_who_stays() -> None:
+    streams = zipf(3000, keys=40, importance="rare", seed=1)
+    how = {**HOW, "importance": "importance", "policy": "simp"}
+    exact = pen.run(streams.left, streams.right, **HOW).report.pairs
+    for row in pen.advise(streams.left, streams.right, **how).curve.to_pylist()[::6]:
+        found = pen.run(streams.left, streams.right, **how, memory=row["memory"]).report.pairs
+        assert row["recall"] == pytest.approx(found / exact)

@@ -47,8 +47,7 @@ def test_it_follows_popular_keys() -> None:
     found = np.bincount(np.array(result.table["ts_right"].to_pylist()) // turn, minlength=rows // turn)
     # memory full of the popular key meets one in two arrivals: half of it on each side, twice half a partner a tick
     full = turn * memory / 2
-    assert found.min() > 0.7 * full  # even while nothing is forgotten yet
-    assert found[5:].min() > 0.9 * full  # a shorter half-life was chosen
+    assert found.min() > 0.8 * full  # the first change is followed as well as later ones
 
 
 def test_it_keeps_what_pairs_are_worth() -> None:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pen
-from penstock.errors import InputError
+from penstock.errors import InputError, WindowError
+from penstock.streams.workloads import zipf
 from streaming import counted, play, ticking
 
 TABLES = (ticking(1, 240), ticking(2, 240))
@@ -62,7 +63,22 @@ def test_advice_from_a_sample_of_the_keys(spark: Any) -> None:
     got = pen.advise(*frames, **how)  # 20,000 rows of 30,000
     assert got.how == "keys"
     assert 0.5 < got.share < 0.8
+    assert got.exact == pytest.approx(want.exact, rel=0.1)
     assert np.array(got.needs["memory"]) == pytest.approx(np.array(want.needs["memory"]), rel=0.1)
+
+
+def test_advice_where_few_keys_carry_the_result(spark: Any) -> None:
+    streams = zipf(30_000, keys=3000, relation="correlated", seed=4)
+    sides = streams.left, streams.right
+    frames = [spark.createDataFrame(side.to_pandas()) for side in sides]
+    how: dict[str, Any] = {"on": "key", "time": "ts", "window": 6000, "recall": [0.5, 0.8, 0.95], "policy": "prob"}
+    want = pen.advise(*sides, **how, sample=1)
+    got = pen.advise(*frames, **how)
+    assert got.how == "keys"
+    assert got.share < 0.4
+    assert np.array(got.needs["memory"]) == pytest.approx(np.array(want.needs["memory"]), rel=0.12)
+    with pytest.raises(WindowError, match="window in time"):
+        pen.advise(*frames, **{**how, "window": pen.rows(6000)})
 
 
 def test_streams_give_no_advice(spark: Any) -> None:

@@ -35,12 +35,12 @@ BELOW_ONE, EIGHTH_BITS = 1023 * EIGHTHS, 49  # the bits of a number below its ei
 LIKELIER = 2.0 ** (np.arange(LARGEST + 1) / EIGHTHS)  # by size
 STRIDE = 1 << 9  # rows after which the pace is looked at
 SELDOM = 1 << 5  # rows after which those that have expired are let go
-GRACE = 1 << 18  # so many steps along chains are taken before anything is saved
-PRECISE = 0.01  # a deviation, as a share of the pairs, that is fine enough
+GRACE = 1 << 17  # so many steps along chains are taken before anything is saved
+PRECISE = 0.012  # a deviation, as a share of the pairs, that is fine enough
 FLOOR = 1 / 32  # no lower chance than that is chosen to save time
 ALIKE = 1 - 1e-6  # weights are kept in 32 bits
 THINNED = 0.8  # of the chance that stays when a ring is full
-LOWERED, RAISED = 0.5, 1.25
+LOWERED, RAISED = 0.8, 1.25
 COMBINES = ("min", "sum", "product", "max", "mean")
 
 
@@ -289,6 +289,14 @@ def enter(
     census.ends[side, NEXT] = place + 1
 
 
+@part
+def oldest_of(plan: Plan, batch: Batch, i: int, side: int, bar: int) -> int:
+    """Return what rows of a side count from that have expired when row i comes."""
+    if plan.by_rows:
+        return batch.clock[i, side] - plan.span[side]
+    return (bar if plan.patient else batch.tick[i] + plan.ahead - 1) - plan.span[side]
+
+
 @kernel
 def take(census: Census, plan: Plan, batch: Batch, code: Ints, bar: int, combine: int) -> None:
     """Count the pairs that the rows of a batch complete, and sample its rows.
@@ -300,22 +308,19 @@ def take(census: Census, plan: Plan, batch: Batch, code: Ints, bar: int, combine
     census, plan, batch, code = borrowed(census), borrowed(plan), borrowed(batch), borrowed(code)
     marks = census.marks
     important = census.importance.shape[1] > 0
-    oldest = np.zeros(2, np.int64)
     for i in range(code.size):
         side = wide(batch.side[i])
-        now = bar if plan.patient else batch.tick[i] + plan.ahead - 1
-        for each in range(2):
-            oldest[each] = (batch.clock[i, each] if plan.by_rows else now) - plan.span[each]
         if marks[ROWS] % SELDOM == 0:
-            expire(census, 0, oldest[0])
-            expire(census, 1, oldest[1])
+            expire(census, 0, oldest_of(plan, batch, i, 0, bar))
+            expire(census, 1, oldest_of(plan, batch, i, 1, bar))
         bucket = bucket_of(census.heads.shape[0], code[i])
         importance = batch.importance[i] if important else 0.0
         at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
         met = meet(census, plan, side, bucket, code[i], at, importance, combine)
         size = size_of(census, met) if met > 0.0 else 0
         if is_chosen(census, side, size):
-            enter(census, side, bucket, code[i], batch.pos[i], importance, size, oldest[side])
+            oldest = oldest_of(plan, batch, i, side, bar)
+            enter(census, side, bucket, code[i], batch.pos[i], importance, size, oldest)
         marks[ROWS] += 1
         if marks[ROWS] % STRIDE == 0:
             pace(census)

@@ -10,24 +10,27 @@ import pyarrow as pa
 
 from penstock.core.exact import ExactJoin
 from penstock.core.join import WindowJoin
-from penstock.core.rng import GOLDEN
 from penstock.core.step import Batch
 from penstock.core.windows import Floats, Ints
 from penstock.engine.pump import read_times, two_tables
 from penstock.errors import BudgetError, InputError, PolicyError
-from penstock.operator.settings import Bound, Settings
+from penstock.operator.settings import ROW_BYTES, Bound, Settings
 from penstock.policies.registry import Policy, resolve
+from penstock.quality import strata as choosing
 from penstock.quality.books import DEVIATIONS, Estimate
-from penstock.streams.intake import Intake
+from penstock.quality.strata import Strata
+from penstock.streams.intake import Intake, Side
 
-SHARE = 1 / 40  # of the rows that are looked at
+SHARE = 1 / 25  # of the rows that are looked at
 ENOUGH = 20_000  # so many rows are always looked at
-WARM, MEASURED = 2, 1  # spans of a stretch: before anything is counted, and counted at least
+WARM, MEASURED = 3, 1  # spans of a stretch: before anything is counted, and counted at least
 STRETCHES = 4
 PARTS = 4  # of a stretch, to see how much it varies
 CHUNK = 1 << 13
 GRID = 0.004 * (250 ** (1 / 19)) ** np.arange(20)  # of what the exact join needs: equal ratios, up to all of it
 FEWEST = 2
+COARSE = 4  # budgets of the grid between two that are played first
+MOMENTS = 1 << 10  # at which it is looked how many rows the exact join holds
 
 CURVE = pa.schema(
     [
@@ -98,8 +101,18 @@ class Sample(NamedTuple):
     pieces: list[Piece]
     share: float  # of the rows
     how: str
-    scale: float  # rows of memory in all for a row here
     units: Ints  # by the number of the left row, for samples of keys; empty: units are stretches of time
+    stands: Floats  # unit -> pairs that one of it stands for; empty: each for itself
+    unseen: Floats  # unit -> the share of it, and of those like it, that is not looked at; or one for all
+    peak: int  # rows that the exact join holds at once, if rows weigh more than themselves; 0: see
+
+
+class Drawn(NamedTuple):
+    """A sample of the rows that was drawn before."""
+
+    strata: Strata
+    places: tuple[Ints, Ints]  # of the rows of each side
+    share: float  # of all rows
 
 
 def advise(
@@ -110,14 +123,14 @@ def advise(
     recall: Sequence[float],
     policies: Sequence[str | Policy],
     share: float | None = None,
-    known_share: float = 1.0,
+    drawn: Drawn | None = None,
 ) -> Advice:
     """Find the memory for each recall and policy.
 
     The idea: a join of a tenth of the keys with a tenth of the memory finds about the same share of its pairs
-    (miniature simulation). Where a trace is many spans long, stretches of it, with all keys, are better: keys that
-    carry much of the result are then not left to chance. Each budget of a grid runs over the sample; between them the
-    curve is drawn straight.
+    (miniature simulation), if keys of each kind are among them and weigh as much as all of their kind. Where a trace
+    is many spans long, stretches of it, with all keys, are better. Budgets of a grid run over the sample; between
+    them the curve is drawn straight. Of a sample only those near the recalls asked for are played, and some others.
 
     Parameters:
         left, right: Arrow tables or pandas DataFrames.
@@ -125,9 +138,9 @@ def advise(
         recall: between 0 and 1.
         policies: names or objects.
         share: of the rows to look at; None: a fortieth, at least 20,000.
-        known_share: which share of all rows these are, if keys were sampled before.
+        drawn: how these rows were drawn from more; None: they are all.
 
-    Cost: the share of the rows, once for each policy and budget of the grid.
+    Cost: the share of the rows, once for each policy and budget played.
     """
     begin = time.perf_counter()
     asked = _recalls(recall)
@@ -137,26 +150,16 @@ def advise(
     left_table, right_table, _ = two_tables(left, right)
     schemas = left_table.schema, right_table.schema
     exact = Bound(replace(settings, memory=None, split="shared", per_key=None), *schemas)
-    sample = _sampled(exact, left_table, right_table, share)
-    if known_share < 1.0:
-        sample = sample._replace(
-            scale=sample.scale / known_share,
-            share=sample.share * known_share,
-            how=sample.how.replace("everything", "keys"),
-        )
+    sample = _sampled(exact, left_table, right_table, share, drawn)
     total, peak = _play(exact, sample)
+    peak = sample.peak or peak
     sizes = np.unique(np.maximum(FEWEST, np.round(GRID * peak).astype(np.int64)))
     needs, curve = [], []
     for given in policies:
         chosen = resolve(given)
         if chosen.name == "replay":
             raise PolicyError("policy", "'replay'", "a schedule is for one budget and all rows: use pen.compare")
-        found = []
-        for size in sizes.tolist():
-            bound = Bound(replace(settings, memory=size, policy=chosen), *schemas)
-            found.append(_play(bound, sample)[0])
-        points = _points(np.array(found), total, sample)
-        memory = np.round(sizes * sample.scale).astype(np.int64)
+        memory, points = _curve(replace(settings, policy=chosen), exact, sample, sizes, total, asked)
         curve += [
             {"policy": str(chosen), "memory": at, "recall": mid, "low": low, "high": high}
             for at, (low, mid, high) in zip(memory.tolist(), points, strict=True)
@@ -165,7 +168,7 @@ def advise(
     return Advice(
         pa.Table.from_pylist(needs, schema=NEEDS),
         pa.Table.from_pylist(curve, schema=CURVE),
-        round(peak * sample.scale),
+        peak,
         sample.share,
         sample.how,
         time.perf_counter() - begin,
@@ -186,42 +189,108 @@ def _recalls(recall: Sequence[float]) -> list[float]:
     return [float(value) for value in recall]
 
 
-def _sampled(bound: Bound, left: pa.Table, right: pa.Table, share: float | None) -> Sample:
+def _sampled(bound: Bound, left: pa.Table, right: pa.Table, share: float | None, drawn: Drawn | None) -> Sample:
     """Choose what to look at: everything, stretches of time, or some of the keys."""
     read_times(bound, left, right)
     sides = bound.read(0, left), bound.read(1, right)
-    plain = tuple(side._replace(weight=side.weight[:0], importance=side.importance[:0]) for side in sides)
-    intake = Intake(bound.lateness, whole=bound.by_rows)
-    parts = [intake.take((plain[0], plain[1])), intake.advance(None)]
-    batch = Batch(*(np.concatenate(columns) for columns in zip(*(part.batch for part in parts), strict=True)))
-    code = np.concatenate([part.code for part in parts])
-    rows = code.size
+    if drawn is not None:
+        return _of_keys(drawn, *_merged(bound, sides), _peak(bound, sides, drawn))
+    rows = left.num_rows + right.num_rows
     chosen = min(1.0, max(SHARE, ENOUGH / max(rows, 1)) if share is None else share)
     if chosen == 1.0:
-        units = _units(batch, code, left.num_rows)
-        return Sample([Piece(batch, code, 0)], 1.0, "everything", 1.0, units)
+        batch, code = _merged(bound, sides)
+        units = _units(batch, np.unique(code, return_inverse=True)[1], left.num_rows)
+        return Sample([Piece(batch, code, 0)], 1.0, "everything", units, np.empty(0), np.zeros(1), 0)
     span = max(bound.span)
-    clock = batch.clock.sum(axis=1) if bound.by_rows else batch.tick
-    length = int(clock[-1] - clock[0]) + 1
+    ends = [end for side in sides if side.ts.size for end in (side.ts.min(), side.ts.max())]
+    length = rows if bound.by_rows else int(max(ends) - min(ends)) + 1
     count = min(STRETCHES, int(chosen * length / ((WARM + MEASURED) * span)))
     if count > 0:
+        batch, code = _merged(bound, sides)
+        clock = batch.clock.sum(axis=1) if bound.by_rows else batch.tick
         pieces = list(_stretches(batch, code, clock, span, count, chosen))
         seen = sum(piece.code.size for piece in pieces) / rows
-        return Sample(pieces, seen, "stretches", 1.0, np.empty(0, np.int64))
-    lots = (code.view(np.uint64) * GOLDEN) >> np.uint64(11)
-    keep = lots * (1.0 / (1 << 53)) < chosen
-    batch, code = _only(batch, keep), code[keep]
-    seen = code.size / rows
-    return Sample([Piece(batch, code, 0)], seen, "keys", 1 / max(seen, 1e-300), _units(batch, code, left.num_rows))
+        return Sample(pieces, seen, "stretches", np.empty(0, np.int64), np.empty(0), np.array([1.0 - seen]), 0)
+    windows = [
+        (side.ts.size if bound.by_rows else length) / span for side, span in zip(sides, bound.span, strict=True)
+    ]
+    return _drawn(bound, sides, (max(windows[0], 1.0), max(windows[1], 1.0)), chosen)
+
+
+def _merged(bound: Bound, sides: tuple[Side, Side]) -> tuple[Batch, Ints]:
+    """Return the rows of both sides in order of arrival, and the codes of their keys."""
+    intake = Intake(bound.lateness, whole=bound.by_rows)
+    parts = [intake.take(sides), intake.advance(None)]
+    batch = Batch(*(np.concatenate(columns) for columns in zip(*(part.batch for part in parts), strict=True)))
+    return batch, np.concatenate([part.code for part in parts])
+
+
+def _drawn(bound: Bound, sides: tuple[Side, Side], windows: tuple[float, float], share: float) -> Sample:
+    """Draw some rows of some keys; those that windows in rows count are counted before."""
+    seed = int(bound.settings.seed)
+    places = [choosing.places(side.code) for side in sides]
+    came = np.stack([np.bincount(place, minlength=choosing.PLACES) for place in places])
+    strata = choosing.choose(came, windows, share, seed, whole=bound.settings.per_key is not None)
+    rows = [strata.draw(side, place, seed) for side, place in enumerate(places)]
+    drawn = Drawn(strata, (places[0], places[1]), sum(some.size for some in rows) / came.sum())
+    peak = _peak(bound, sides, None)
+    if bound.by_rows:
+        batch, code = _merged(bound, sides)
+        taken = [np.isin(np.arange(place.size), some) for place, some in zip(places, rows, strict=True)]
+        keep = np.where(batch.side == 0, _at(taken[0], batch.row), _at(taken[1], batch.row))
+        return _of_keys(drawn, _only(batch, keep), code[keep], peak)
+    few = [_rows_of(side, some) for side, some in zip(sides, rows, strict=True)]
+    drawn = drawn._replace(places=(places[0][rows[0]], places[1][rows[1]]))
+    return _of_keys(drawn, *_merged(bound, (few[0], few[1])), peak)
+
+
+def _of_keys(drawn: Drawn, batch: Batch, code: Ints, peak: int) -> Sample:
+    """Return a sample of rows, each with the weight of those that it stands for."""
+    strata = drawn.strata
+    place = np.where(batch.side == 0, _at(drawn.places[0], batch.row), _at(drawn.places[1], batch.row))
+    weight = np.maximum(1, np.round(ROW_BYTES * strata.weight[batch.side, place])).astype(np.int64)
+    found, number = np.unique(place, return_inverse=True)
+    units = _units(batch, number, drawn.places[0].size)
+    stands = strata.pairs[found]
+    unseen = 1.0 - 1.0 / np.maximum(stands, 1.0)
+    return Sample([Piece(batch._replace(weight=weight), code, 0)], drawn.share, "keys", units, stands, unseen, peak)
+
+
+def _peak(bound: Bound, sides: tuple[Side, Side], drawn: Drawn | None) -> int:
+    """Return how many rows the exact join holds at most, of all rows or by what those drawn stand for."""
+    if bound.by_rows:
+        return sum(min(side.ts.size, span) for side, span in zip(sides, bound.span, strict=True))
+    held = np.zeros(MOMENTS)
+    ends = [end for side in sides if side.ts.size for end in (side.ts.min(), side.ts.max())]
+    moments = np.linspace(min(ends, default=0), max(ends, default=0), MOMENTS).astype(np.int64)
+    for which, (side, span) in enumerate(zip(sides, bound.span, strict=True)):
+        ts = np.maximum.accumulate(side.ts) if side.ts.size and not side.rising else side.ts
+        came = np.searchsorted(ts, [moments, moments - span], side="right")
+        if drawn is not None:
+            weight = drawn.strata.weight[which, drawn.places[which]]
+            came = np.concatenate([[0.0], np.cumsum(weight)])[came]
+        held += came[0] - came[1]
+    return max(FEWEST, round(float(held.max())))
+
+
+def _rows_of(side: Side, rows: Ints) -> Side:
+    """Return some rows of a side."""
+    valid = None if side.valid is None else side.valid[rows]
+    importance = side.importance[rows] if side.importance.size else side.importance
+    return side._replace(ts=side.ts[rows], code=side.code[rows], valid=valid, importance=importance)
+
+
+def _at(column: Ints, row: Ints) -> Ints:
+    """Return a column at some rows; numbers beyond it belong to the other side."""
+    return column[np.minimum(row, column.size - 1)] if column.size else np.zeros_like(row)
 
 
 def _only(batch: Batch, keep: Any) -> Batch:
     return Batch(*(column[keep] if len(column) else column for column in batch))
 
 
-def _units(batch: Batch, code: Ints, rows: int) -> Ints:
-    """Return the number of the key of each left row."""
-    _, number = np.unique(code, return_inverse=True)
+def _units(batch: Batch, number: Ints, rows: int) -> Ints:
+    """Return the number of the key of each left row, given that of each row of a batch."""
     units = np.zeros(rows, np.int64)
     mine = batch.side == 0
     units[batch.row[mine]] = number[mine]
@@ -245,7 +314,7 @@ def _play(bound: Bound, sample: Sample) -> tuple[Floats, int]:
     for piece in sample.pieces:
         core = bound.core(bound.plan())
         ends = np.linspace(piece.counted, piece.code.size, PARTS + 1).astype(np.int64)
-        counts = np.zeros(int(sample.units.max(initial=-1)) + 1 if sample.units.size else PARTS)
+        counts = np.zeros(sample.stands.size or int(sample.units.max(initial=PARTS - 1)) + 1)
         for begin, end in _chunks(piece.code.size, ends):
             left, _ = _push(core, piece, begin, end)
             if sample.units.size:
@@ -269,16 +338,45 @@ def _push(core: WindowJoin | ExactJoin, piece: Piece, begin: int, end: int) -> t
     return pairs
 
 
+def _curve(
+    settings: Settings, exact: Bound, sample: Sample, sizes: Ints, total: Floats, asked: list[float]
+) -> tuple[Ints, list[Estimate]]:
+    """Return budgets, and the recall of each: all if everything is looked at, else those near what was asked for."""
+    found: dict[int, Floats] = {}
+
+    def recall(at: int) -> float:
+        if at not in found:
+            size = int(sizes[at])
+            memory = f"{size * ROW_BYTES}B" if sample.stands.size else size
+            found[at] = _play(Bound(replace(settings, memory=memory), *exact.schemas), sample)[0]
+        return float(_counted(found[at], sample).sum() / max(_counted(total, sample).sum(), 1e-300))
+
+    for at in range(sizes.size - 1, -1, -1 if sample.how == "everything" else -COARSE):
+        recall(at)
+    for want in asked:
+        low = max((at for at in found if recall(at) < want), default=-1)
+        high = min((at for at in found if at > low), default=low)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if recall(middle) < want else (low, middle)
+    places = sorted(found)
+    return sizes[places], _points(np.array([found[at] for at in places]), total, sample)
+
+
+def _counted(pairs: Floats, sample: Sample) -> Floats:
+    return pairs * sample.stands if sample.stands.size else pairs
+
+
 def _points(found: Floats, total: Floats, sample: Sample) -> list[Estimate]:
     """Return recall by memory, with the error of a ratio of sums over units."""
+    found, total = _counted(found, sample), _counted(total, sample)
     whole = total.sum()
     if whole == 0:
         return [Estimate(0.0, 1.0, 1.0)] * len(found)
     mids = np.maximum.accumulate(found.sum(axis=1) / whole)
     units = max(int((total > 0).sum()), 2)
-    unseen = 0.0 if sample.how == "everything" else 1.0 - sample.share
-    spread = ((found - mids[:, None] * total) ** 2).sum(axis=1)
-    reach = DEVIATIONS * np.sqrt(unseen * spread * units / (units - 1)) / whole
+    spread = (sample.unseen * (found - mids[:, None] * total) ** 2).sum(axis=1)
+    reach = DEVIATIONS * np.sqrt(spread * units / (units - 1)) / whole
     return [
         Estimate(max(0.0, mid - off), mid, min(1.0, mid + off))
         for mid, off in zip(mids.tolist(), reach.tolist(), strict=True)

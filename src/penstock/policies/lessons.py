@@ -2,7 +2,8 @@
 
 Which half-life is best is asked of small shadows of the join, one for each half-life. A shadow keeps the tuples whose
 key it deems likely enough; its *price*, how likely that is, follows the share of arrivals that memory has room for.
-What a shadow would have met lately is its *gain*.
+What a shadow would have met lately is its *gain*. One of them forgets almost nothing, until what came lately
+contradicts its counts by more than chance: then they weigh no more than that.
 
 At which ages partners come is counted from the latest arrival of each key and side, kept or not, so that what was
 given up does not hide what it would have met. Partners at an age beyond what the key's frequency foretells, and
@@ -31,9 +32,11 @@ from penstock.core.rng import GOLDEN, mixed
 from penstock.core.windows import Ints
 from penstock.policies.registry import Setting
 
-LIVES = np.array([0.125, 0.5, 2.0, 32.0])  # half-lives to choose from, in spans
-SQUARES = np.array([0, 2, 2, 4])  # the power of two that each is of the one before, in powers of two
-FIRST = 3  # the one to begin with: nothing is forgotten that may be needed
+LIVES = np.array([0.125, 0.5, 2.0, 32.0, 32.0])  # half-lives to choose from, in spans
+SQUARES = np.array([0, 2, 2, 4, 0])  # the power of two that each is of the one before, in powers of two
+LATELY, RENEWED = 0, 4  # what came lately; the one that forgets what came before that contradicts it
+FIRST = RENEWED  # the one to begin with: nothing is forgotten that may be needed
+CONTRADICTS = 6.0  # deviations of what counts of lately differ by chance
 STAYS = LIVES[1] / 2  # half-life of what a shadow holds, in spans: it stands for tuples that leave after one
 CELLS, STRETCH = 4096, 8
 CLASSES = 64  # of age, as wide as each other
@@ -108,6 +111,7 @@ RECORD = np.dtype(
             ("sampled", np.int64),  # those of the sample
             ("next", np.int64),  # when the next lesson is
             ("lifted", np.int64),  # 1: some age has a lift
+            ("faded", np.float64, (2,)),  # halves that counts are to fade by at once
             ("cell", np.int64),  # of the latest arrival, or -1
             ("anew", np.int64, (2,)),  # 1: the order must be laid out anew
         ],
@@ -152,7 +156,9 @@ def pass_time(lessons: np.record, side: int, clock: int, span: Ints) -> float:
         return 0.0
     lessons.clock[side, 0] = clock
     lessons.sums[side, PASSED] += ticks
-    return ticks / (LIVES[lessons.chosen] * lessons.longest)
+    at_once = lessons.faded[side]
+    lessons.faded[side] = 0.0
+    return at_once + ticks / (LIVES[lessons.chosen] * lessons.longest)
 
 
 @part
@@ -387,6 +393,7 @@ def conclude(lessons: np.record, held: int) -> None:
     choose_life(lessons)
     set_steps(lessons, held)
     for side in range(2):
+        renew(lessons, side)
         trust_counts(lessons, side)
         lift_ages(lessons, side)
     for side in range(2):
@@ -407,6 +414,34 @@ def choose_life(lessons: np.record) -> None:
     lessons.chosen = best
     for life in range(LIVES.size):
         lessons.gain[life] *= KEPT_GAIN
+
+
+@part
+def renew(lessons: np.record, side: int) -> None:
+    """Let counts weigh no more than what came lately, if that contradicts them by more than chance. O(CELLS).
+
+    The shares of keys lately are compared with those by the counts. If nothing has changed, the sum of the squares of
+    what they differ by is that of the weights of both, and varies with how many keys there are.
+    """
+    few, many = lessons.total[side, LATELY], lessons.total[side, RENEWED]
+    if few <= 0.0 or many <= 0.0:
+        return
+    differ, alike = 0.0, 0.0
+    for cell in range(CELLS):
+        share = lessons.weight[cell, side, RENEWED] / many
+        differ += (lessons.weight[cell, side, LATELY] / few - share) ** 2
+        alike += share * share
+    by_chance = lessons.squares[side, LATELY] / few**2 + lessons.squares[side, RENEWED] / many**2
+    spread = math.sqrt(2.0 * alike) * by_chance + lessons.fresh[side, LATELY] / few * math.sqrt(by_chance)
+    left = few / lessons.fresh[side, LATELY] / (many / lessons.fresh[side, RENEWED])
+    if left >= 1.0 or differ <= by_chance + CONTRADICTS * spread:
+        return
+    for cell in range(CELLS):
+        lessons.weight[cell, side, RENEWED] *= left
+    lessons.total[side, RENEWED] *= left
+    lessons.squares[side, RENEWED] *= left * left
+    if lessons.chosen == RENEWED:
+        lessons.faded[side] -= math.log2(left)
 
 
 @part

@@ -94,13 +94,14 @@ class Auto(Learned):
 
     The idea: the optimum pays a price for every tick that a tuple is in memory, so a tuple is worth the best average
     gain per tick that it can still reach. How likely a key is to come is counted with a half-life that follows drift:
-    of four, the one by which a small shadow of the join has met most lately. If partners come at some ages more often
-    than keys foretell, that counts as well; else the order is that of PROB. Where rows have an importance, the gain
-    is what the pairs are worth (`Valued`). Ties as PROB.
+    of five, the one by which a small shadow of the join has met most lately; one of them starts afresh when what
+    comes contradicts it. If partners come at some ages more often than keys foretell, that counts as well; else the
+    order is that of PROB. Where rows have an importance, the gain is what the pairs are worth (`Valued`). Ties as
+    PROB.
 
     Cost: O(log keys) per victim as PROB, and O(1) per arrival to learn. Where age counts, a victim is the least of a
     few: the one with the least likely key, the oldest and the newest of each side, and some drawn at random. To
-    learn takes 830 kB, whatever the budget.
+    learn takes 960 kB, whatever the budget.
 
     Departures: the half-life is chosen by pairs, also where rows have an importance.
 
