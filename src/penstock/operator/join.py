@@ -26,7 +26,7 @@ from penstock.operator.chances import Chances
 from penstock.operator.ledger import Ledger
 from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, inspect
-from penstock.operator.windows import Core, pace_of, windows
+from penstock.operator.windows import Budgeted, Core, pace_of, windows
 from penstock.policies.cpu.pacing import Pace, Portion
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
@@ -258,7 +258,7 @@ class Join:
     def _portions(self, ready: Ready, sets: tuple[Sets, Ints] | None) -> Iterator[tuple[Ints, Ints]]:
         """Let the core take a batch, in portions if there is a budget by the clock; yields the pairs of each."""
         core, pace, batch = self._core, self._pace, ready.batch
-        assert isinstance(core, SetJoin | DualJoin)  # others have no such budget
+        assert isinstance(core, Budgeted)  # others have no such budget
         if pace is None or not batch.row.size:
             yield _pushed(core, batch, ready.code, sets, slice(None))
             return
@@ -286,7 +286,7 @@ class Join:
             self._bar = self._intake.watermark
         if self._shadow is not None:
             self._observe(ready)
-        if isinstance(self._core, SetJoin | DualJoin):
+        if isinstance(self._core, Budgeted):
             return self._step_by_step(ready, sides)
         if ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
@@ -406,7 +406,7 @@ class Join:
                     self._chances.trim(side, self._stored_rows(side))
         if self._ledger_mode == "keep":
             self._ledger.note(shed, late)
-        if isinstance(self._core, SetJoin | DualJoin):
+        if isinstance(self._core, Budgeted):
             self._note_skipped(self._core.take_skipped())
 
     def _note_skipped(self, skipped: Ints) -> None:
@@ -485,7 +485,7 @@ class Join:
                 raise WindowError("window", repr(window), f"this join was made with windows in {kind}")
         if limit is not None:
             self._books.plan.limit[:] = limit
-            if isinstance(self._core, SetJoin | DualJoin):
+            if isinstance(self._core, Budgeted):
                 self._core.relimit()
         if span is not None:
             for core in self._cores:
@@ -707,8 +707,8 @@ class Join:
 
     def _adopt(self, old: "Join") -> None:
         bound, queue = self.bound, old._intake.waiting
-        assert not isinstance(old._core, SetJoin | DualJoin)
-        assert not isinstance(self._core, SetJoin | DualJoin)
+        assert not isinstance(old._core, Budgeted)
+        assert not isinstance(self._core, Budgeted)
         columns: list[list[Ints]] = []
         read = []
         for side, (known, payload) in enumerate(zip(bound.schemas, old._payload, strict=True)):
@@ -821,11 +821,11 @@ def _sets_of(ready: Ready, sides: tuple[Side, Side], *, keyed: bool) -> tuple[Se
 
 
 def _pushed(
-    core: SetJoin | DualJoin, batch: Batch, code: Ints, sets: tuple[Sets, Ints] | None, part: slice
+    core: Budgeted, batch: Batch, code: Ints, sets: tuple[Sets, Ints] | None, part: slice
 ) -> tuple[Ints, Ints]:
     """Let the core take a part of a batch, and return its pairs."""
     rows = Batch(*(column[part] if column.size else column for column in batch))
-    if isinstance(core, DualJoin):
+    if not isinstance(core, SetJoin):
         return core.push(rows, code[part])
     assert sets is not None
     items, kind = sets
@@ -835,7 +835,7 @@ def _pushed(
 
 def _counted(core: Core, side: int) -> int:
     """Return how many of the rows held on one side the books count."""
-    return core.counted(side) if isinstance(core, SetJoin | DualJoin) else core.live(side)
+    return core.counted(side) if isinstance(core, Budgeted) else core.live(side)
 
 
 def exact_by_itself(bound: Bound) -> bool:
