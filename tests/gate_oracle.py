@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cpu_oracle import draw
 
 WORDS = 1 << 64
-ENTRY = 32.0  # the work of a row that is let in; a pair is 1
+ENTRY = 100.0  # the work of a row that is let in; a pair is 1
 LEAST, LEVELS = -8, 128  # the lowest octave, and how many levels there are
 
 

@@ -1,4 +1,4 @@
-"""Joins on keys by the clock let in the rows that the brute-force model says, and the ledger names what is missing."""
+"""Joins on keys by the clock let in the rows that the brute-force model does, and the ledger names the rest."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_who_is_let_in_is_who_the_model_lets_in(method: str, share: float, seed:
     while begin < len(rows):
         part = rows[begin : begin + int(rng.integers(5, 60))]
         begin += len(part)
-        work = None if begin < 60 else share * float(rng.uniform(50, 150))
+        work = None if begin < 60 else share * float(rng.uniform(100, 300))
         if work is not None:
             join.pace(work * len(part), len(part), fresh=False)
         number = []

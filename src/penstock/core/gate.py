@@ -1,7 +1,7 @@
 """Let rows of some keys into a join and turn the others away, the same keys on both sides.
 
-Keys are told apart by a slot that their code falls into. A slot counts its rows on each side, fading. What a row of a
-slot would find if all rows of its slot were let in is its gain; slots of about the same gain have the same level, four
+Keys are told apart by a slot that their code falls into. A slot counts its rows on each side, fading. What a row of
+it would find if all rows of the slot were let in is its gain; slots of about the same gain have the same level, four
 levels an octave. A row passes above a level, the bar; on it, if its key is among those that a lot chose. So to move
 the bar changes who passes without a look at the slots. Slots where nobody has partners are of level 0.
 """
@@ -21,7 +21,7 @@ LEVELS = 128
 STEP = 50  # bits of a gain below those that tell levels apart
 LOWEST = (1023 - 8) << 2  # the level of 2 ** -8 and less, less one
 WORD = 64
-ROW = 32.0  # the work of a row that is let in, in pairs
+ROW = 100.0  # the work of a row that is let in, in pairs
 # dials: the level that rows must exceed, the share of the keys (or rows) on it that pass, when the period began, how
 # many ticks and rows it lasts, work a row that there is time for and that the bar promises, work promised and done
 # lately, whether levels have been told apart, and by side the rows seen, fading

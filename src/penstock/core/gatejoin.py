@@ -1,4 +1,4 @@
-"""Drive a gate before an exact join: sift each batch, join the rows that pass, and see whether the work is as promised."""
+"""Drive a gate before an exact join: sift each batch, join the rows that pass, and compare work with promises."""
 
 from typing import Any, Protocol
 
@@ -123,6 +123,10 @@ class GateJoin(Entries):
     def pass_watermark(self, to: int) -> None:
         """Let go of the rows that meet nobody from `to` on."""
         self.exact.pass_watermark(to)
+
+    def respan(self) -> None:
+        """Take notice of changed spans."""
+        self.exact.respan()
 
     # --- what happened --------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.core.dualjoin import DualJoin
 from penstock.core.entries import LEAST_WORK
 from penstock.core.exact import ExactJoin
+from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
 from penstock.core.probing import BY_TURNS, WHOLE
 from penstock.core.rng import placed
@@ -271,6 +272,7 @@ class Join:
             if work is not None and pace.target.share is None:
                 core.pace(work, end - begin, fresh=not pace.told)
             elif work is not None:
+                assert not isinstance(core, GateJoin)  # that one keeps a latency
                 core.quicken(max(work, LEAST_WORK))
             yield _pushed(core, batch, ready.code, sets, slice(begin, end))
             pace.learn(Portion(end - begin, work, self.clock() - now), core.work - before)
@@ -485,7 +487,7 @@ class Join:
                 raise WindowError("window", repr(window), f"this join was made with windows in {kind}")
         if limit is not None:
             self._books.plan.limit[:] = limit
-            if isinstance(self._core, Budgeted):
+            if isinstance(self._core, SetJoin | DualJoin):
                 self._core.relimit()
         if span is not None:
             for core in self._cores:

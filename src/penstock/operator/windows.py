@@ -16,8 +16,8 @@ from penstock.core.sets import OVERLAP, Rule
 from penstock.core.windows import Floats
 from penstock.errors import BudgetError, InputError, WindowError
 from penstock.operator.settings import Bound
-from penstock.policies.cpu.controller import PAPERS, Controller, Cpu
 from penstock.policies.cpu import keys
+from penstock.policies.cpu.controller import PAPERS, Controller, Cpu
 from penstock.policies.cpu.dual import DualController
 from penstock.policies.cpu.keys import KeyController
 from penstock.policies.cpu.pacing import Pace, Target

@@ -63,7 +63,8 @@ class Pace:
         self.left = 0  # rows of this batch
         self._deadline = np.inf
         self._before = np.nan  # how far the batch before came
-        self._back, self._waited, self._passed = False, 0.0, np.nan  # whether it was just over; its time; since then
+        # whether the caller came straight back; how long rows waited while it was busy; seconds since the last batch
+        self._back, self._waited, self._passed = False, 0.0, np.nan
         self._seconds: float | None = None
 
     # --- a batch --------------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ class Pace:
         known, self.told, self.open, self.left = self.known, [], True, 0
         took, waited = known[ENDED] - known[BEGAN], now - known[ENDED]
         self._back = bool(waited < RETURNED * took)  # nothing is, of NaN
-        self._waited = float(took) if waited < took else 0.0
+        self._waited = float(took + waited) if waited < took else 0.0
         self._passed = now - known[BEGAN]
         known[BEGAN], self._seconds = now, seconds
         self._before = known[REACHED]
@@ -92,8 +93,9 @@ class Pace:
     def _set_deadline(self, passed: float) -> None:
         """Say when the batch is to be over, given how many seconds later its rows are than those before.
 
-        Rows that came during the last batch had to wait for its end. Who comes back at once always has some: half of
-        the time is for that. If then the rows' time went on by less than the clock did, they fall behind.
+        Rows that came during the last batch had to wait for its end, and for the caller. Who comes back at once has
+        some always: half of the time is for that. If then the rows' time went on by less than the clock did, they
+        fall behind.
         """
         known, seconds = self.known, self._seconds
         behind = known[BEHIND] + self._passed - passed
