@@ -63,7 +63,9 @@ def default(settings: list[dict[str, Any]], figures: dict[str, Figure]) -> list[
             ratio = min(quotients(figures[name], "SELECTIVE", "RAND"))
             error = figures[name].settings.get("error at κ = 0.2", 0.0)
             met = ratio + ERRORS * error >= 1
-            found.append((f"the same in figure {name}", ">= 1", f"{ratio:.2f} ± {error:.2f} at least", met))
+            found.append(
+                (f"the same in figure {name}", ">= 1", f"{ratio:.2f}{f' ± {error:.2f}' * (error > 0)} at least", met)
+            )
     return found
 
 
