@@ -10,6 +10,7 @@ import pytest
 import penstock as pen
 from gate_oracle import Gate, Row
 from penstock.core import gate as core_gate
+from penstock.core.dualjoin import DualJoin
 from penstock.core.gatejoin import GateJoin
 from penstock.core.step import ARRIVED, PAIRS, Batch, Plan
 from penstock.policies.cpu.keys import METHODS, KeyController
@@ -124,6 +125,21 @@ def test_what_was_found_and_what_the_ledger_names_is_the_exact_join(method: str,
 
 def pairs_of(table: pa.Table) -> list[tuple[int, int]]:
     return list(zip(table["row_left"].to_pylist(), table["row_right"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("more", "cpu"),
+    [
+        ({}, {"share": 0.5}),
+        ({}, {"latency": "1 second", "method": "dual"}),
+        ({}, {"latency": "1 second", "over": "entered"}),
+        ({"memory": 100}, {"latency": "1 second"}),
+    ],
+)
+def test_what_a_gate_cannot_do_has_a_queue(more: dict[str, Any], cpu: dict[str, Any]) -> None:
+    schema = pa.schema({"ts": pa.timestamp("us"), "k": pa.int64()})
+    how: dict[str, Any] = {"on": "k", "time": "ts", "window": pen.rows(50), "cpu": pen.cpu(**cpu), **more}
+    assert isinstance(pen.Join(schemas=(schema, schema), **how)._core, DualJoin)
 
 
 def test_slots_grow_with_the_keys() -> None:

@@ -41,9 +41,13 @@ def windows(bound: Bound, place: Place = (WHOLE, 0, 1)) -> Core:
     _check(bound, cpu)
     if read is not None or cpu.method == "selective":
         return _selective(bound, cpu, place)
-    if cpu.latency is not None and cpu.method in keys.METHODS and bound.settings.memory is None:
-        return _gated(bound, cpu)
-    return _dual(bound, cpu)
+    return _gated(bound, cpu) if _passes_keys(bound, cpu) else _dual(bound, cpu)
+
+
+def _passes_keys(bound: Bound, cpu: Cpu) -> bool:
+    """Say whether a budget on equal keys is kept by letting some keys in: by the clock, and without other limits."""
+    counted = cpu.over == "entered" and bound.by_rows
+    return cpu.latency is not None and cpu.method in keys.METHODS and bound.settings.memory is None and not counted
 
 
 def _check(bound: Bound, cpu: Cpu) -> None:
