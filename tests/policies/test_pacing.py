@@ -11,6 +11,7 @@ import penstock as pen
 from penstock.core.gate import ENTERED
 from penstock.core.step import ARRIVED, PAIRS
 from penstock.errors import InputError, LatencyWarning
+from penstock.policies.cpu.pacing import Pace, Portion, Target
 from set_oracles import pairs
 
 SECOND = 10**6  # in ticks
@@ -210,6 +211,28 @@ def test_what_was_decided_by_the_clock_can_be_followed_and_saved(kind: str) -> N
     report = first.report()
     assert report.unprobed.total + report.shed["budget"].total > 0
     assert (report.pairs, report.unprobed) == (second.report().pairs, second.report().unprobed)
+
+
+def test_what_follows_the_last_portion_is_part_of_a_batch() -> None:
+    """Rows that left are let go of when all are joined: that takes time, too."""
+    pace, now, took = Pace(Target(latency=1.0, tick=1e-6)), 0.0, []
+    for batch in range(12):
+        now += 2.0  # the caller had a rest
+        began, left = now, 1000
+        pace.begin(now)
+        pace.expect(now, left, batch * 2_000_000)
+        while left:
+            rows = pace.portion(left)
+            at, work = now, pace.grant(now, rows)
+            done = 50.0 * rows if work is None else work
+            now += 1e-5 * rows + 1e-4 * done
+            pace.learn(Portion(rows, work, now - at), done)
+            left -= rows
+        now += 2e-4 * 1000
+        pace.end(now)
+        took.append(now - began)
+    assert max(took[3:]) < 1.0
+    assert min(took[3:]) > 0.8
 
 
 @pytest.mark.parametrize(
