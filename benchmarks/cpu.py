@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import penstock as pen
-from benchmarks import clock, figures, overlap, registry_tables
+from benchmarks import clock, figures, overlap, promised, registry_tables
 from benchmarks.registry_tables import ROOT
 from penstock.report.papers.registry import PAPERS, figure
 from penstock.streams.workloads import drifting, zipf
@@ -80,7 +80,11 @@ PARTS = {"default": default_over_random, "keys": on_keys, "index": overlap.measu
 def page(results: dict[str, Any]) -> str:
     """Return the results as Markdown."""
     kept = figures.kept()
-    parts = []
+    head = ["what", "wanted", "measured", "met"]
+    parts = [
+        "### What it must show",
+        registry_tables.table(head, promised.rows(results, kept, clock.LATENCY)),
+    ]
     for paper in SHOWN:
         mine = {name.removeprefix(f"{paper}/"): one for name, one in kept.items() if name.startswith(f"{paper}/")}
         rows = [list(claim) for claim in PAPERS[paper].claims(mine)]

@@ -91,6 +91,7 @@ class Model:
         self.busy, self.began = -inf, -inf
         self.rear, self.bar, self.tie = 0.0, -1.0, 1.0
         self.weights = (1.0, 1.0) if given.method == "integrated" else (0.0, 0.0)
+        self.lasted = 1.0
         self.draws = 0
         self.came, self.scores = [0, 0], list[float]()
         self.did = Did(set(), {}, {})
@@ -172,6 +173,9 @@ class Model:
         rate = [n / elapsed for n in came]
         share = [n / sum(came) for n in came]
         window = [float(w) if given.by_rows else w * r for w, r in zip(given.span, rate, strict=True)]
+        whole = round(window[0]), round(window[1])
+        if given.method in ("auto", "dual"):
+            assert all(abs(n - w) < 1e-9 for n, w in zip(whole, window, strict=True)), "sums are over whole rows"
         spare = given.speed * (1 + (given.queue / 2 - max(0.0, self.busy - ts)) / elapsed)
         probes = max(1e-9, spare / sum(rate))
         fully = probes / (1 + given.update)
@@ -196,18 +200,18 @@ class Model:
         elif given.method == "auto":
             late = [{key: n - before[s].get(key, 0.0) for key, n in counted[s].items()} for s in range(2)]
             early = [{key: before[s].get(key, 0.0) for key in keys} for s in range(2)]
-            enters = self.choose(p, share, probes, (early, late))
+            enters = self.choose(p, share, probes, (early, late), whole)
             self.weights, self.worth, self.bar = (0.0, 1.0), enters, 0.5
             mass_in = sum(share[s] * p[s][key] * enters[s][key] for s in range(2) for key in keys)
             self.rear = min(1.0, max(0.0, 1 - probes + given.update * mass_in))
         else:
-            x = self.front(p, share, probes)
+            x = self.front(p, share, probes, whole)
             self.bar, self.tie = (0.0, x) if x < 1 else (-1.0, 1.0)
             self.rear = min(1.0, max(0.0, 1 + given.update - probes / x))
 
-    def front(self, p: list[dict[int, float]], share: list[float], probes: float) -> float:
+    def front(self, p: list[dict[int, float]], share: list[float], probes: float, w: tuple[int, int]) -> float:
         """Return the share of rows that enter by lot."""
-        given, w, update = self.given, self.given.span, self.given.update
+        given, update = self.given, self.given.update
         least, most = min(1.0, probes / (1 + update)), min(1.0, probes / update)
         if given.method == "rear":
             return most
@@ -220,7 +224,7 @@ class Model:
                 for i in range(w[1 - s] + 1)
             ]
 
-        if given.over == "entered":
+        if given.over == "entered" and given.by_rows:
             chances = counts(1.0)
             per_work = []
             for least_count in range(max(w) + 2):
@@ -239,14 +243,15 @@ class Model:
         share: list[float],
         probes: float,
         seen: tuple[list[dict[int, float]], list[dict[int, float]]],
+        w: tuple[int, int],
     ) -> list[dict[int, float]]:
-        """Return (side, key) -> 1 if rows enter, else 0; windows in rows over arrivals.
+        """Return (side, key) -> 1 if rows enter, else 0; windows over arrivals.
 
-        `seen` is what came before the last period, and in it.
+        `seen` is what came before the last period, and in it; `w` are the rows that come within each window.
         """
         held = {key for side in self.worth for key, worth in side.items() if worth}
-        choice = Choice(p, share, self.given, probes, held)
-        high = max(1.0, float(max(self.given.span)))
+        choice = Choice(p, share, self.given, probes, held, w)
+        high = max(1.0, float(max(w)))
         prices = [0.0, *(0.25 * (high / 0.25) ** (j / 11) for j in range(12))]
         asked = [(price, part) for price in prices for part in PARTS]
         tried = [choice.entering(*each) for each in asked]
@@ -261,7 +266,8 @@ class Model:
                 inside = [key for key, enters in kept[s].items() if enters > 0.5]
                 mass = [sum(chances[s][key] for key in inside) for chances in (early, late)]
                 lasting *= min(1.0, mass[1] / max(mass[0], 1e-300))
-        if probes > self.given.update and choice.promise(everybody) >= values[best] * lasting:
+        self.lasted += 0.3 * (lasting - self.lasted)
+        if probes > self.given.update and choice.promise(everybody) >= values[best] * self.lasted:
             return everybody
         return [{key: float(kept > 0.5) for key, kept in side.items()} for side in tried[best]]
 
@@ -274,10 +280,11 @@ class Choice(NamedTuple):
     given: Given
     probes: float
     held: set[int]  # keys that enter now
+    w: tuple[int, int]  # rows in each window
 
     def worthwhile(self, price: float) -> list[dict[int, float]]:
         """Take out keys until those that are left are worth entering."""
-        p, share, w = self.p, self.share, self.given.span
+        p, share, w = self.p, self.share, self.w
         kept = [dict.fromkeys(side, 1.0) for side in p]
         while True:
             still: list[dict[int, float]] = [{}, {}]
@@ -308,7 +315,7 @@ class Choice(NamedTuple):
 
     def promise(self, kept: list[dict[int, float]]) -> float:
         """Return the pairs for each row that comes."""
-        p, share, w = self.p, self.share, self.given.span
+        p, share, w = self.p, self.share, self.w
         work, counts = 0.0, []
         for s in range(2):
             for key in p[s]:

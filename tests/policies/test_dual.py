@@ -119,6 +119,19 @@ def test_windows_in_time_and_streams_of_different_speeds_do_what_the_model_does(
     check(by_time(method, speed, seed=6), streams(6, each=each, surge=2))
 
 
+@pytest.mark.parametrize("method", ["dual", "auto"])
+@pytest.mark.parametrize(("speed", "each"), [(2.0, (2, 2)), (1.5, (3, 1)), (0.5, (1, 2)), (2.5, (1, 4))])
+def test_dual_and_auto_do_so_with_windows_in_time_too(method: str, speed: float, each: tuple[int, int]) -> None:
+    """So many rows come in each tick: then windows hold whole numbers of rows, over which the model sums up."""
+    rng = np.random.default_rng(8)
+    rows: tuple[Rows, Rows] = ([], [])
+    for side in range(2):
+        chance = rng.dirichlet(np.full(6, 0.8))
+        drawn = rng.choice(6, size=(120, each[side]), p=chance)
+        rows[side].extend((ts, int(key)) for ts in range(120) for key in drawn[ts])
+    check(by_time(method, speed, seed=8), rows)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("time", [True, False])
 def test_what_was_found_and_what_the_ledger_names_is_the_exact_join(method: str, *, time: bool) -> None:

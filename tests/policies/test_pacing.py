@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as pen
-from penstock.core.step import ARRIVED
+from penstock.core.gate import ENTERED
+from penstock.core.step import ARRIVED, PAIRS
 from penstock.errors import InputError, LatencyWarning
+from penstock.policies.cpu.pacing import Pace, Portion, Target
 from set_oracles import pairs
 
 SECOND = 10**6  # in ticks
@@ -27,6 +29,15 @@ class Clock:
         core = self.op._core
         rows = int(core.counts[ARRIVED : ARRIVED + 2].sum())
         return self.waited + self.row * rows + self.work * core.work  # type: ignore[union-attr]
+
+
+class KeyClock(Clock):
+    """The same for equal keys: a row that is let in takes time, and a pair a little."""
+
+    def __call__(self) -> float:
+        core: Any = self.op._core
+        rows, pairs = int(core.counts[ARRIVED : ARRIVED + 2].sum()), int(core.counts[PAIRS])
+        return self.waited + self.row * rows + self.work * (int(core.gate.marks[ENTERED]) + pairs / 1000)
 
 
 def stream(seed: int, seconds: float, rate: Callable[[float], float], *, keys: int = 0) -> pa.Table:
@@ -106,7 +117,7 @@ def test_equal_keys_keep_their_latency_too() -> None:
     for method in ("auto", "random-drop"):
         cpu = pen.cpu(latency="500 ms", method=method)
         op = pen.Join(schemas=(tables[0].schema, tables[1].schema), cpu=cpu, **how)
-        clock = Clock(op, row=2e-5, work=1e-3)  # a surge has 4 seconds of probes in each
+        clock = KeyClock(op, row=2e-5, work=1e-3)  # to let all rows of a surge in takes 4 seconds of each
         found, log = live(op, clock, (tables[0], tables[1]), 0.04)
         late = [lag for at, lag, _ in log if lag > 0.5]
         assert len(late) <= 2, late
@@ -186,7 +197,7 @@ def test_what_was_decided_by_the_clock_can_be_followed_and_saved(kind: str) -> N
         how["on"] = "k"
     schemas = (tables[0].schema, tables[1].schema)
     first, second = pen.Join(schemas=schemas, **how), pen.Join(schemas=schemas, **how)
-    first.clock = Clock(first, work=2e-5 if kind == "sets" else 1e-3)
+    first.clock = Clock(first, work=2e-5) if kind == "sets" else KeyClock(first, work=1e-3)
     second.clock = lambda: 0.0  # this one cannot tell the time
     size = 400
     for at in range(0, 3600, size):
@@ -200,6 +211,28 @@ def test_what_was_decided_by_the_clock_can_be_followed_and_saved(kind: str) -> N
     report = first.report()
     assert report.unprobed.total + report.shed["budget"].total > 0
     assert (report.pairs, report.unprobed) == (second.report().pairs, second.report().unprobed)
+
+
+def test_what_follows_the_last_portion_is_part_of_a_batch() -> None:
+    """Rows that left are let go of when all are joined: that takes time, too."""
+    pace, now, took = Pace(Target(latency=1.0, tick=1e-6)), 0.0, []
+    for batch in range(12):
+        now += 2.0  # the caller had a rest
+        began, left = now, 1000
+        pace.begin(now)
+        pace.expect(now, left, batch * 2_000_000)
+        while left:
+            rows = pace.portion(left)
+            at, work = now, pace.grant(now, rows)
+            done = 50.0 * rows if work is None else work
+            now += 1e-5 * rows + 1e-4 * done
+            pace.learn(Portion(rows, work, now - at), done)
+            left -= rows
+        now += 2e-4 * 1000
+        pace.end(now)
+        took.append(now - began)
+    assert max(took[3:]) < 1.0
+    assert min(took[3:]) > 0.8
 
 
 @pytest.mark.parametrize(

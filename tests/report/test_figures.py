@@ -34,6 +34,10 @@ def test_synthetic_figures(number: str) -> None:
     if made.y_label == das2003.OF_OPT:
         assert all(value <= 1 + SLACK for name, curve in made.curves.items() if name != "EXACT" for value in curve)
         assert all(value >= 1 - SLACK for value in made.curves.get("EXACT", []))
+    elif number == "queue":
+        assert all(0 <= share <= 1 for curve in made.curves.values() for share in curve)
+        assert all(mine > drawn for mine, drawn in zip(made.curves["AUTO"], made.curves["RAND"], strict=True))
+        assert len(das2003.claims({number: made})) == 2
     elif number != "variable":
         for name in ("RAND", "LIFE", "PROB"):
             for got, best, exact in zip(*(made.curves[each] for each in (name, "OPT", "EXACT")), strict=True):

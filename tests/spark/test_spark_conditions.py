@@ -125,13 +125,17 @@ def test_a_latency_on_spark_tells_how_long_the_slowest_batch_took(spark: Any, tm
     assert len([one for one in query.recentProgress if one.numInputRows]) >= 4
 
 
-def test_equal_keys_with_a_latency_find_pairs_of_the_exact_join(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("memory", "policy"), [(900, "auto, oldest"), (None, "auto")])
+def test_equal_keys_with_a_latency_find_pairs_of_the_exact_join(
+    memory: Any, policy: str, spark: Any, tmp_path: Path
+) -> None:
     tables = [table(rows(seed, each=20)) for seed in (9, 10)]
     how: dict[str, Any] = {"on": "key", "time": "ts", "window": f"{SPAN} seconds"}
     exact = found(pen.join(*tables, **how))
-    got, report, _ = streamed(spark, tmp_path, tables, **{**how, "cpu": pen.cpu(latency="10 seconds"), "memory": 900})
+    more = {"cpu": pen.cpu(latency="10 seconds"), "memory": memory}
+    got, report, _ = streamed(spark, tmp_path, tables, **{**how, **more})
     assert got <= exact
-    assert report.policy == "auto, oldest"
+    assert report.policy == policy
     assert report.balanced
     assert sum(got.values()) == report.pairs > 0
 

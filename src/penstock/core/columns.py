@@ -10,28 +10,62 @@ from penstock.core.windows import Ints
 
 WIDTHS = (1, 2, 4, 8)
 AT_ONCE = 2048  # places
+BYTES, WORD_BITS, LAST_BIT = 8, 6, 63  # of a word: its bytes, and the bits of a number that tell its bits apart
+ONE, TWO, FOUR, TOP_BYTE = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+PAIRS_OF_BITS, FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)  # every other one
+EIGHTS, EACH_BYTE = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
 @kernel
 def find(firsts: Ints, begins: Ints, addresses: Ints, numbers: Ints, places: Ints) -> None:
-    """Write where the rows with these numbers are, all chunks laid end to end. O(log rows) a number.
+    """Write where the rows with these numbers are, all chunks laid end to end. O(log chunks) a number, mostly O(1).
 
     Chunk c begins with row number ``firsts[c]`` at place ``begins[c]``, which ends with the rows of all chunks. The
-    numbers of its rows, ascending 64-bit integers, are at ``addresses[c]``; 0: they are consecutive.
+    ranks of its rows, as ``ranks`` returns them, are at ``addresses[c]``; 0: they are consecutive. Pairs come in runs
+    with one row in common: it is looked up once.
     """
     firsts, begins, addresses = borrowed(firsts), borrowed(begins), borrowed(addresses)
     numbers, places = borrowed(numbers), borrowed(places)
+    chunks = firsts.size
+    density = (chunks - 1) / max(firsts[chunks - 1] - firsts[0], 1)
     for i in range(numbers.size):
-        chunk = np.searchsorted(firsts, numbers[i], side="right") - 1
-        low = numbers[i] - firsts[chunk]
+        number = wide(numbers[i])
+        if i > 0 and number == wide(numbers[i - 1]):
+            places[i] = places[i - 1]
+            continue
+        chunk = min(max(wide((number - firsts[0]) * density), 0), chunks - 1)
+        if number < firsts[chunk] or (chunk + 1 < chunks and number >= firsts[chunk + 1]):
+            chunk = wide(np.searchsorted(firsts, number, side="right") - 1)
+        place = number - firsts[chunk]
         if addresses[chunk] != 0:
-            low, high = 0, begins[chunk + 1] - begins[chunk] - 1
-            while low < high:
-                middle = (low + high) >> 1
-                before = peek(addresses[chunk] + 8 * middle, firsts) < numbers[i]
-                low = middle + 1 if before else low
-                high = high if before else middle
-        places[i] = begins[chunk] + low
+            word = addresses[chunk] + 2 * BYTES * (place >> WORD_BITS)
+            held = np.uint64(peek(word, firsts))
+            place = peek(word + BYTES, firsts) + ones(held & ((ONE << np.uint64(place & LAST_BIT)) - ONE))
+        places[i] = begins[chunk] + place
+
+
+def ranks(numbers: Ints) -> Ints:
+    """Return for each 64 numbers from the first on which are among these, ascending, as bits, and how many before.
+
+    So the rank of a number takes O(1), from one line of memory. A quarter of a byte for each number in between.
+    """
+    at = numbers - numbers[0]
+    words = np.zeros((int(at[-1]) // 64 + 1, 2), np.int64)
+    which, begins, count = np.unique(at >> WORD_BITS, return_index=True, return_counts=True)
+    bits = ONE << (at & LAST_BIT).astype(np.uint64)
+    words[which, 0] = np.bitwise_or.reduceat(bits, begins).view(np.int64)
+    words[which, 1] = count
+    words[:, 1] = np.cumsum(words[:, 1]) - words[:, 1]
+    return words
+
+
+@part
+def ones(word: np.uint64) -> int:
+    """Return how many bits of a word are set."""
+    word = word - ((word >> ONE) & PAIRS_OF_BITS)
+    word = (word & FOURS) + ((word >> TWO) & FOURS)
+    word = (word + (word >> FOUR)) & EIGHTS
+    return wide((word * EACH_BYTE) >> TOP_BYTE)
 
 
 @kernel

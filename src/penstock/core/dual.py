@@ -34,9 +34,11 @@ MARKS = 12
 # dials: work a tick (or a row), ticks (or rows) that rows may wait, when the CPU is free, work of an update (a probe
 # is 1), when the period began, how many ticks and rows it lasts, how many rows or ticks are ranked, the share not
 # probed, the score a row must exceed to enter, the chance of those that only reach it, what a partner held and what a
-# key's worth adds to it, the work a tick (or a row) the last choice was made for, and rows a tick of each side then
+# key's worth adds to it, the work a tick (or a row) the last choice was made for, rows a tick of each side then, and
+# how much of their promise choices of keys keep
 CAPACITY, PATIENCE, BUSY, UPDATE, BEGAN, TICKS, ROWS, REACH, REAR, BAR, TIE, PARTNER, WORTH, TUNED, RATE = range(15)
-DIALS = 16
+LASTED = 16
+DIALS = 17
 # entries of `tally`, for one period: rows that came on each side, and those that entered
 CAME, ENTERED = 0, 2
 TALLY = 3
@@ -395,7 +397,7 @@ def flush_lanes(lanes: Lanes, span: Ints, told: Told) -> int:
 def empty(kind: tuple[bool, bool, bool, bool, bool], limit: Ints, seed: State, room: int) -> Lanes:
     """Return lanes of a kind (BY_ROWS..COUNTED) without rows, where nothing is shed."""
     dials = np.zeros(DIALS)
-    dials[[CAPACITY, PATIENCE, BUSY, TICKS, ROWS, BAR]] = 1.0, np.inf, -np.inf, np.inf, np.inf, -1.0
+    dials[[CAPACITY, PATIENCE, BUSY, TICKS, ROWS, BAR, LASTED]] = 1.0, np.inf, -np.inf, np.inf, np.inf, -1.0, 1.0
     return Lanes(
         np.zeros((2, room, COLUMNS), np.int64),
         np.zeros((2 * room, RANKED), np.int64),

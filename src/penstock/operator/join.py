@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.core.dualjoin import DualJoin
 from penstock.core.entries import LEAST_WORK
 from penstock.core.exact import ExactJoin
+from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
 from penstock.core.probing import BY_TURNS, WHOLE
 from penstock.core.rng import placed
@@ -26,14 +27,14 @@ from penstock.operator.chances import Chances
 from penstock.operator.ledger import Ledger
 from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, inspect
-from penstock.operator.windows import Core, pace_of, windows
+from penstock.operator.windows import Budgeted, Core, pace_of, windows
 from penstock.policies.cpu.pacing import Pace, Portion
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 7  # of the saved state
+VERSION = 8  # of the saved state
 LEDGER = ("keep", "off")
 FREED = 1 << 24  # bytes to give back at once
 
@@ -258,7 +259,7 @@ class Join:
     def _portions(self, ready: Ready, sets: tuple[Sets, Ints] | None) -> Iterator[tuple[Ints, Ints]]:
         """Let the core take a batch, in portions if there is a budget by the clock; yields the pairs of each."""
         core, pace, batch = self._core, self._pace, ready.batch
-        assert isinstance(core, SetJoin | DualJoin)  # others have no such budget
+        assert isinstance(core, Budgeted)  # others have no such budget
         if pace is None or not batch.row.size:
             yield _pushed(core, batch, ready.code, sets, slice(None))
             return
@@ -271,6 +272,7 @@ class Join:
             if work is not None and pace.target.share is None:
                 core.pace(work, end - begin, fresh=not pace.told)
             elif work is not None:
+                assert not isinstance(core, GateJoin)  # that one keeps a latency
                 core.quicken(max(work, LEAST_WORK))
             yield _pushed(core, batch, ready.code, sets, slice(begin, end))
             pace.learn(Portion(end - begin, work, self.clock() - now), core.work - before)
@@ -286,7 +288,7 @@ class Join:
             self._bar = self._intake.watermark
         if self._shadow is not None:
             self._observe(ready)
-        if isinstance(self._core, SetJoin | DualJoin):
+        if isinstance(self._core, Budgeted):
             return self._step_by_step(ready, sides)
         if ready.sides is not None and isinstance(self._core, ExactJoin):
             left, right = self._core.push_sides(*ready.sides)
@@ -406,7 +408,7 @@ class Join:
                     self._chances.trim(side, self._stored_rows(side))
         if self._ledger_mode == "keep":
             self._ledger.note(shed, late)
-        if isinstance(self._core, SetJoin | DualJoin):
+        if isinstance(self._core, Budgeted):
             self._note_skipped(self._core.take_skipped())
 
     def _note_skipped(self, skipped: Ints) -> None:
@@ -707,8 +709,8 @@ class Join:
 
     def _adopt(self, old: "Join") -> None:
         bound, queue = self.bound, old._intake.waiting
-        assert not isinstance(old._core, SetJoin | DualJoin)
-        assert not isinstance(self._core, SetJoin | DualJoin)
+        assert not isinstance(old._core, Budgeted)
+        assert not isinstance(self._core, Budgeted)
         columns: list[list[Ints]] = []
         read = []
         for side, (known, payload) in enumerate(zip(bound.schemas, old._payload, strict=True)):
@@ -821,11 +823,11 @@ def _sets_of(ready: Ready, sides: tuple[Side, Side], *, keyed: bool) -> tuple[Se
 
 
 def _pushed(
-    core: SetJoin | DualJoin, batch: Batch, code: Ints, sets: tuple[Sets, Ints] | None, part: slice
+    core: Budgeted, batch: Batch, code: Ints, sets: tuple[Sets, Ints] | None, part: slice
 ) -> tuple[Ints, Ints]:
     """Let the core take a part of a batch, and return its pairs."""
     rows = Batch(*(column[part] if column.size else column for column in batch))
-    if isinstance(core, DualJoin):
+    if not isinstance(core, SetJoin):
         return core.push(rows, code[part])
     assert sets is not None
     items, kind = sets
@@ -835,7 +837,7 @@ def _pushed(
 
 def _counted(core: Core, side: int) -> int:
     """Return how many of the rows held on one side the books count."""
-    return core.counted(side) if isinstance(core, SetJoin | DualJoin) else core.live(side)
+    return core.counted(side) if isinstance(core, Budgeted) else core.live(side)
 
 
 def exact_by_itself(bound: Bound) -> bool:

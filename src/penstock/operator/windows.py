@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import numpy as np
 
-from penstock.core import dual, probing
+from penstock.core import dual, gate, probing
 from penstock.core.dualjoin import DualJoin
 from penstock.core.exact import ExactJoin
+from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
 from penstock.core.probing import WHOLE
 from penstock.core.setjoin import Cut, Place, SetJoin
@@ -15,14 +16,17 @@ from penstock.core.sets import OVERLAP, Rule
 from penstock.core.windows import Floats
 from penstock.errors import BudgetError, InputError, WindowError
 from penstock.operator.settings import Bound
+from penstock.policies.cpu import keys
 from penstock.policies.cpu.controller import PAPERS, Controller, Cpu
 from penstock.policies.cpu.dual import DualController
+from penstock.policies.cpu.keys import KeyController
 from penstock.policies.cpu.pacing import Pace, Target
 from penstock.streams.times import nanoseconds
 
-Core = WindowJoin | ExactJoin | SetJoin | DualJoin
+Budgeted = SetJoin | DualJoin | GateJoin  # with a CPU budget, or on a condition
+Core = WindowJoin | ExactJoin | Budgeted
 BASIC_WINDOWS, PERIODS = 20, 4  # in a window, unless told otherwise; a queue holds as much as a basic window
-SHARES = 2  # periods in the rows that are ranked
+SHARES = 2  # periods in the rows that are ranked, or in the windows of both sides
 
 
 def windows(bound: Bound, place: Place = (WHOLE, 0, 1)) -> Core:
@@ -35,7 +39,15 @@ def windows(bound: Bound, place: Place = (WHOLE, 0, 1)) -> Core:
         rule = Rule(on.kind, float(on.bound), int(on.index))
         return SetJoin(bound.plan(), rule, weighted=read.weighted, place=place)
     _check(bound, cpu)
-    return _dual(bound, cpu) if read is None and cpu.method != "selective" else _selective(bound, cpu, place)
+    if read is not None or cpu.method == "selective":
+        return _selective(bound, cpu, place)
+    return _gated(bound, cpu) if _passes_keys(bound, cpu) else _dual(bound, cpu)
+
+
+def _passes_keys(bound: Bound, cpu: Cpu) -> bool:
+    """Say whether a budget on equal keys is kept by letting some keys in: by the clock, and without other limits."""
+    counted = cpu.over == "entered" and bound.by_rows
+    return cpu.latency is not None and cpu.method in keys.METHODS and bound.settings.memory is None and not counted
 
 
 def _check(bound: Bound, cpu: Cpu) -> None:
@@ -58,6 +70,18 @@ def _check(bound: Bound, cpu: Cpu) -> None:
             raise WindowError("window", f"{settings.window} {on}", "give a span of time, or another method")
     elif bound.lateness:
         raise InputError("lateness", f"{settings.lateness!r} {on}", "the queue is in order: leave it 0")
+
+
+def _gated(bound: Bound, cpu: Cpu) -> GateJoin:
+    """Make the windows of a join on keys by the clock on the wall, with a gate before them."""
+    control = KeyController(cpu.method, bound.span, bound.by_rows)
+    core = GateJoin(bound.plan(), control, by_lot=cpu.method == "random-drop", seed=int(bound.settings.seed))
+    dials = core.gate.dials
+    if cpu.every is not None or not bound.by_rows:
+        dials[gate.TICKS] = _ticks(bound, "every", cpu.every, [max(1, max(bound.span) // SHARES)])[0]
+    else:
+        dials[gate.ROWS] = sum(bound.span) / SHARES
+    return core
 
 
 def _dual(bound: Bound, cpu: Cpu) -> DualJoin:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.columns import WIDTHS, find, gather
+from penstock.core.columns import WIDTHS, find, gather, ranks
 from penstock.core.windows import Ints
 
 MERGED = 1 << 16  # chunks are merged up to so many rows
@@ -31,12 +31,14 @@ class Chunk(NamedTuple):
     first: int  # number of the first row
     numbers: Ints | None  # the numbers of all rows, ascending; None: consecutive
     addresses: list[int]  # of the values of each column, if they can be copied as words; 0: they cannot
+    ranks: Ints | None  # where each number is among them, if they are not consecutive
 
     @classmethod
     def of(cls, rows: pa.Table, first: int, numbers: Ints | None, widths: list[int]) -> "Chunk":
         """Return a chunk of these rows; `widths` are those of the columns, 0: not fixed."""
         columns = zip(rows.columns, widths, strict=True)
-        return cls(rows, rows.num_rows, first, numbers, [_address(column, width) for column, width in columns])
+        addresses = [_address(column, width) for column, width in columns]
+        return cls(rows, rows.num_rows, first, numbers, addresses, None if numbers is None else ranks(numbers))
 
     def __reduce__(self) -> tuple[Callable[..., "Chunk"], tuple[Any, ...]]:
         """Leave the addresses out of a copy: its values are elsewhere."""
@@ -143,7 +145,7 @@ class Payload:
     def columns(self, numbers: Ints, columns: list[str]) -> list[pa.Array | pa.ChunkedArray]:
         """Return these columns of the rows with these numbers, in this order; all of them must be stored.
 
-        Cost: O(numbers log chunks), and O(log rows) for each number once rows have left.
+        Cost: O(numbers log chunks).
         """
         if not self._chunks:
             return self.schema.empty_table().select(columns).columns
@@ -165,7 +167,7 @@ class Payload:
         if chunks[-1].end == begins[-1]:
             return numbers
         places = np.empty(numbers.size, np.int64)
-        addresses = [0 if chunk.numbers is None else chunk.numbers.ctypes.data for chunk in chunks]
+        addresses = [0 if chunk.ranks is None else chunk.ranks.ctypes.data for chunk in chunks]
         firsts = np.array([chunk.first for chunk in chunks])
         find(firsts, begins, np.array(addresses), numbers, places)
         return places

@@ -13,6 +13,7 @@ from penstock.core.dual import (
     CAPACITY,
     COUNTED,
     KEYS,
+    LASTED,
     PARTNER,
     PATIENCE,
     RATE,
@@ -31,6 +32,7 @@ from penstock.policies.cpu.speeds import Load
 METHODS = ("auto", "dual", "rear", "random-drop", "modular", "integrated")
 FULLY = ("random-drop", "modular", "integrated")  # who enters is probed
 KEPT = 0.8  # how much of what was seen before a period counts after it
+PATIENT = 0.7  # the same of promises kept: those of one period are kept or broken by chance
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class DualController:
     enter, by lot, that gives the most pairs. "random-drop", "modular" and "integrated" probe every row that enters,
     and choose those by lot, by how often their key comes on the other side, or by that and the partners that are in
     memory already. "auto" lets rows enter whose key is worth it, by lot if there are too many, and probes those that
-    find most, also of those that do not enter: a row that is not stored can still find what is. If such a choice did
-    not keep its promise in the last period, all rows enter.
+    find most, also of those that do not enter: a row that is not stored can still find what is. If such choices did
+    not keep their promise lately, all rows enter.
 
     References: dual2006 §3, §4; das2003 §2.1 (slow CPU; modular and integrated).
     """
@@ -131,9 +133,10 @@ class DualController:
         if self.method == "auto":
             price, part, promised = speeds.best_choice(few, few_held)
             enters = speeds.entering(load, price, part, held) > 0.5
+            dials[LASTED] += (1.0 - PATIENT) * (self._lasting(lanes, load, price, part) - dials[LASTED])
             if load.probes > load.update and load.memory >= 1.0:
                 everybody = float(speeds.output_by_key(few, np.ones((1, *few.chances.shape)))[0])
-                if everybody >= promised * self._lasting(lanes, load, price, part):
+                if everybody >= promised * dials[LASTED]:
                     enters[...] = True
             lanes.worth[:, :used] = enters
             dials[[WORTH, BAR]] = 1.0, 0.5

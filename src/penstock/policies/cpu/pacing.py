@@ -27,9 +27,9 @@ TRIES = 2  # batches in a row that were late though nothing was compared, before
 LEAST_COST = 1e-12  # seconds of a comparison
 # entries of `known`: sums over portions of rows², rows x work, work², rows x seconds, work x seconds; seconds of rows
 # before it is joined; when the last batch began and ended, and how far it came; seconds that rows are behind; rows a
-# second; the longest batch; batches that were late without work
-RR, RW, WW, RT, WT, BEFORE, BEGAN, ENDED, REACHED, BEHIND, RATE, SLOWEST, LATE = range(13)
-ENTRIES = 13
+# second; the longest batch; batches that were late without work; seconds of a row after all of them are joined
+RR, RW, WW, RT, WT, BEFORE, BEGAN, ENDED, REACHED, BEHIND, RATE, SLOWEST, LATE, AFTER = range(14)
+ENTRIES = 14
 
 
 class Portion(NamedTuple):
@@ -61,9 +61,11 @@ class Pace:
         self.script: list[Portion] = []  # to be followed instead
         self.open = False
         self.left = 0  # rows of this batch
+        self._rows, self._granted = 0, np.nan  # all of them, and when the last portion began
         self._deadline = np.inf
         self._before = np.nan  # how far the batch before came
-        self._back, self._waited, self._passed = False, 0.0, np.nan  # whether it was just over; its time; since then
+        # whether the caller came straight back; how long rows waited while it was busy; seconds since the last batch
+        self._back, self._waited, self._passed = False, 0.0, np.nan
         self._seconds: float | None = None
 
     # --- a batch --------------------------------------------------------------------------------------------------
@@ -71,9 +73,10 @@ class Pace:
     def begin(self, now: float, seconds: float | None = None) -> None:
         """Begin a batch; `seconds` are those that it may take, if somebody knows."""
         known, self.told, self.open, self.left = self.known, [], True, 0
+        self._rows, self._granted = 0, np.nan
         took, waited = known[ENDED] - known[BEGAN], now - known[ENDED]
         self._back = bool(waited < RETURNED * took)  # nothing is, of NaN
-        self._waited = float(took) if waited < took else 0.0
+        self._waited = float(took + waited) if waited < took else 0.0
         self._passed = now - known[BEGAN]
         known[BEGAN], self._seconds = now, seconds
         self._before = known[REACHED]
@@ -88,12 +91,14 @@ class Pace:
             took = (now - self.known[BEGAN]) / rows
             self.known[BEFORE] = took if self.known[BEFORE] == 0.0 else (self.known[BEFORE] + took) / 2
         self.left = max(self.left, rows)
+        self._rows += rows
 
     def _set_deadline(self, passed: float) -> None:
         """Say when the batch is to be over, given how many seconds later its rows are than those before.
 
-        Rows that came during the last batch had to wait for its end. Who comes back at once always has some: half of
-        the time is for that. If then the rows' time went on by less than the clock did, they fall behind.
+        Rows that came during the last batch had to wait for its end, and for the caller. Who comes back at once has
+        some always: half of the time is for that. If then the rows' time went on by less than the clock did, they
+        fall behind.
         """
         known, seconds = self.known, self._seconds
         behind = known[BEHIND] + self._passed - passed
@@ -115,13 +120,15 @@ class Pace:
         """Return the work for the next rows of the batch; None: everything, until it is known what work costs."""
         if self.script:
             return self.script[0].work
+        self._granted = now
         if not self._knows:
             return None
         row, work = self.costs
         if self.target.share is not None:
             spent = (row + self.known[BEFORE]) * self.known[RATE]
             return float(max(0.0, MARGIN * self.target.share - spent) / work * self.target.tick)
-        spare = max(0.0, self._deadline - now - row * max(self.left, rows))
+        rest = row * max(self.left, rows) + self.known[AFTER] * self._rows
+        spare = max(0.0, self._deadline - now - rest)
         return float(spare / work * rows / max(self.left, rows))
 
     def learn(self, portion: Portion, work: float) -> None:
@@ -147,6 +154,9 @@ class Pace:
         if not rows:
             return None
         self._note_rate(rows, (known[REACHED] - self._before) * self.target.tick)
+        if not np.isnan(self._granted):
+            after = max(0.0, now - self._granted - self.told[-1].seconds) / rows
+            known[AFTER] = after if known[AFTER] == 0.0 else (known[AFTER] + after) / 2
         if any(portion.work is None for portion in self.told):
             return None
         known[SLOWEST] = max(known[SLOWEST], took)

@@ -1,0 +1,105 @@
+"""The controller of joins on keys by the clock on the wall: which keys are let in, so that the work fits the time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.core.gate import (
+    BAR,
+    BEGAN,
+    CAME,
+    DID,
+    LEARNED,
+    LEVELS,
+    PROMISE,
+    PROMISED,
+    ROW,
+    SEEN,
+    TIE,
+    WORK,
+    Gate,
+    gain_of,
+    tell_apart,
+)
+from penstock.core.windows import Floats
+
+METHODS = ("auto", "random-drop")
+KEPT = 0.8  # how much of what was seen before a period counts after it
+FADED = 0.2  # rows of a slot that are not worth remembering
+GAINS = gain_of()
+DOUBT = 16.0  # promises are taken to be wrong by no more than that
+
+
+@dataclass(frozen=True)
+class KeyController:
+    """What is done at the end of a period, and before each portion. All it learns is in the gate.
+
+    The idea: a row of a key costs its entry and the pairs that it finds. If all rows of its key enter, these are its
+    gain. So the keys with the highest gain give most pairs for the work, and as many of them are let in as there is
+    time for. How many rows have which gain is told by rows that came after gains were told apart: keys that seem to
+    be good by chance, or come no more, do not count. What the work was, over what it should have been, corrects the
+    next promise.
+
+    "random-drop" lets a share of the rows in by lot, which find the square of that share.
+
+    Cost: O(slots) at the end of a period; O(levels) before each portion, whatever the number of keys.
+    """
+
+    method: str
+    spans: tuple[int, int]
+    by_rows: bool
+
+    def __call__(self, gate: Gate, tick: int) -> None:
+        """End a period."""
+        dials, came = gate.dials, gate.marks[CAME : CAME + 2]
+        elapsed = tick - dials[BEGAN]
+        dials[BEGAN] = tick
+        if np.isinf(elapsed) or not came.any():
+            return
+        dials[SEEN : SEEN + 2] += came
+        seen = dials[SEEN : SEEN + 2].copy()
+        dials[SEEN : SEEN + 2] *= KEPT
+        total = seen.sum()
+        span = np.array(self.spans, np.float64)
+        window = span * total / np.maximum(seen, 1.0) if self.by_rows else span * came.sum() / elapsed
+        mass = np.zeros(LEVELS)
+        tell_apart(gate, float(window.sum() / total), KEPT, FADED, mass)
+        gate.mass[...] = KEPT * gate.mass if dials[LEARNED] else mass
+        dials[LEARNED] = 1.0
+        self.retune(gate)
+
+    def retune(self, gate: Gate) -> None:
+        """Set the bar for the work a row that there is time for. O(levels)."""
+        dials = gate.dials
+        if not gate.mass.any():
+            return
+        mass = gate.mass / gate.mass.sum()
+        work = float(dials[WORK] / self._missed(gate))
+        if self.method == "random-drop":
+            found = float(mass @ GAINS)
+            dials[TIE] = share = _share(work, found)
+            dials[PROMISE] = share * ROW + share * share * found
+        else:
+            dials[[BAR, TIE, PROMISE]] = _bar(mass * (ROW + GAINS), work)
+
+    @staticmethod
+    def _missed(gate: Gate) -> float:
+        """Return what work was done lately over what was promised."""
+        promised, did = gate.dials[PROMISED], gate.dials[DID]
+        return float(np.clip(did / promised, 1 / DOUBT, DOUBT)) if promised > 0.0 and did > 0.0 else 1.0
+
+
+def _bar(costs: Floats, work: float) -> tuple[float, float, float]:
+    """Return the level to exceed, the share of the keys on it, and the work of both, given what each level costs."""
+    above = np.cumsum(costs[::-1])[::-1]  # of this level and those above
+    if above[0] <= work:
+        return -1.0, 1.0, float(above[0])
+    bar = int(np.flatnonzero(above > work)[-1])
+    return float(bar), float((work - (above[bar] - costs[bar])) / costs[bar]), work
+
+
+def _share(work: float, found: float) -> float:
+    """Return the share of the rows that can be let in if all of them would find so many each."""
+    if found <= 0.0:
+        return min(1.0, work / ROW)
+    return float(min(1.0, (np.sqrt(ROW * ROW + 4 * found * work) - ROW) / (2 * found)))
