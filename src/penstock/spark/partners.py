@@ -22,6 +22,8 @@ ARRIVALS = 44  # bits of an arrival number, below those of its shard
 COMPARED = 1 << 22  # lost rows and rows with their keys that are compared at once
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: neighbours fall far apart
 SPARE = 8  # places in a table for each code
+FINE = 3  # the longest range of time is in 2^3 pieces, and one
+FAR = np.iinfo(np.int64).max
 NOBODY = Shed(NO_INTS, NO_INTS)
 
 
@@ -166,7 +168,9 @@ def missed(
     if only_late:
         lost = lost.only(lost.late)
     known = _lost(gone, 0, bound, (first, last)) if side == 1 and lost.late.any() else None
-    for some in _portions(rows, lost):
+    rows = rows.only(np.argsort(rows.place, kind="stable"))
+    lost, begins, ends = _looking(lost, rows, side, bound)
+    for some in _portions(rows, lost, begins, ends):
         mine, theirs = _pairs(lost, some, side, bound)
         if known is not None:
             once = _not_yet(known, some.place[theirs], lost.place[mine])
@@ -175,29 +179,48 @@ def missed(
             yield _joined(bound, side, ledger, lost.at[mine], archive, some.at[theirs])
 
 
-def _portions(rows: Rows, lost: Rows) -> Iterator[Rows]:
+def _looking(lost: Rows, rows: Rows, side: int, bound: Bound) -> tuple[Rows, Ints, Ints]:
+    """Return the lost rows that may have missed others, and the first and the last time of these.
+
+    They came later, and what came later may all be newer than the window allows.
+    """
+    oldest = np.append(np.minimum.accumulate(rows.ts[::-1])[::-1], FAR)  # from each row on
+    first = np.maximum(lost.ts - bound.span[1 - side] + 1, oldest[np.searchsorted(rows.place, lost.until)])
+    last = lost.ts + bound.span[side] - 1
+    some = first <= last
+    return lost.only(some), first[some], last[some]
+
+
+def _portions(rows: Rows, lost: Rows, first: Ints, last: Ints) -> Iterator[Rows]:
     """Return the rows that have a key of a lost one, in order of arrival, as many at once as are to be compared."""
     codes, counts = np.unique(lost.code, return_counts=True)
     if not codes.size:
         return
-    fits = np.flatnonzero(_perhaps(codes, rows.code))
+    fits = np.flatnonzero(_perhaps(lost.code, first, last, rows))
     near = np.minimum(np.searchsorted(codes, rows.code[fits]), codes.size - 1)
     same = codes[near] == rows.code[fits]
-    fits, near = fits[same], near[same]
-    order = np.argsort(rows.place[fits], kind="stable")
-    fits, work = fits[order], np.cumsum(counts[near[order]])
+    fits, work = fits[same], np.cumsum(counts[near[same]])
     for part in np.split(fits, np.searchsorted(work, np.arange(COMPARED, work[-1] if work.size else 0, COMPARED))):
         if part.size:
             yield rows.only(part)
 
 
-def _perhaps(codes: Ints, others: Ints) -> npt.NDArray[Any]:
-    """Say of which other codes one of these may be equal: a table of bits is looked at, which caches hold."""
+def _perhaps(codes: Ints, first: Ints, last: Ints, rows: Rows) -> npt.NDArray[Any]:
+    """Say which rows may have one of these codes and a time in its range: a table is looked at, which caches hold."""
+    piece = max(int((last - first).max()).bit_length() - FINE, 0)
     bits = min(max(int(codes.size * SPARE).bit_length(), 8), 26)
-    shift = np.uint64(64 - bits)
     there = np.zeros(1 << bits, np.bool_)
-    there[(codes.view(np.uint64) * SPREAD) >> shift] = True
-    return there[(others.view(np.uint64) * SPREAD) >> shift]
+    begins, ends = first >> piece, last >> piece
+    for step in range(int((ends - begins).max()) + 1):
+        some = begins + step <= ends
+        there[_spread(codes[some], begins[some] + step, bits)] = True
+    return there[_spread(rows.code, rows.ts >> piece, bits)]
+
+
+def _spread(codes: Ints, pieces: Ints, bits: int) -> npt.NDArray[Any]:
+    """Return places in a table for codes and pieces of time."""
+    mixed = codes.view(np.uint64) ^ (pieces.view(np.uint64) * SPREAD)
+    return (mixed * SPREAD) >> np.uint64(64 - bits)
 
 
 def _pairs(lost: Rows, rows: Rows, side: int, bound: Bound) -> tuple[Ints, Ints]:
@@ -213,8 +236,8 @@ def _pairs(lost: Rows, rows: Rows, side: int, bound: Bound) -> tuple[Ints, Ints]
 def _not_yet(gone: Rows, left: Ints, right: Ints) -> npt.NDArray[Any]:
     """Say of which pairs, by their places, the left row was not gone when the right one came."""
     order = np.argsort(gone.place, kind="stable")
-    known = np.append(gone.place[order], np.iinfo(np.int64).max)
-    until = np.append(gone.until[order], np.iinfo(np.int64).max)
+    known = np.append(gone.place[order], FAR)
+    until = np.append(gone.until[order], FAR)
     at = np.searchsorted(known, left)
     return (known[at] != left) | (until[at] > right)
 
