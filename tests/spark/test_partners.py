@@ -162,3 +162,25 @@ def test_a_column_that_came_later_is_null_in_older_files(tmp_path: Path) -> None
         {"new": None, "n": 1},
         {"new": None, "n": 2},
     ]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_the_ends_of_files_say_what_is_in_them(tmp_path: Path, scheme: str) -> None:
+    """Parts without Spark's mark are not whole; tasks get the address that was given."""
+    _, lost = sides_of(drawn(6, 60))
+    for batch, some in enumerate((lost[:9], lost[9:], lost)):
+        folder = tmp_path / f"batch={batch}" / "open=1"
+        folder.mkdir(parents=True)
+        pq.write_table(table_of(some, ledger=True).drop(["side"]), folder / "x.parquet")
+        pq.write_table(table_of([], ledger=True), folder / "empty.parquet")
+    for batch in range(2):
+        (tmp_path / f"batch={batch}" / "_SUCCESS").touch()
+    found = refine._files(f"{scheme}{tmp_path}")
+    assert [(each.batch, each.part, each.rows) for each in found] == [(0, "1", 9), (1, "1", len(lost) - 9)]
+    for each, some in zip(found, (lost[:9], lost[9:]), strict=True):
+        assert each.path == f"{scheme}{tmp_path}/batch={each.batch}/open=1/x.parquet"
+        times = [row.ts for _, row in some]
+        assert (each.low, each.high) == (min(times), max(times))
+        assert each.late == any(row.late for _, row in some)
+    source = partners.Files([each.path for each in found], bound().schemas)
+    assert source.read(["arrival"], 0, ["id"]).num_rows == len(lost)
