@@ -75,12 +75,12 @@ def measure(rows: int) -> dict[str, Any]:
 
 
 def processor_seconds() -> float:
-    """Return what this process and those that it started have used."""
+    """Return what this process and those that it started have used, those that have ended included."""
     total = 0.0
     for each in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             times = each.cpu_times()
-            total += times.user + times.system
+            total += times.user + times.system + times.children_user + times.children_system
     return total
 
 

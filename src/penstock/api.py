@@ -208,7 +208,7 @@ def refine(
             ``mode="observe"``, ``policy="sample"`` or a CPU budget over entered rows; of windows in rows on Spark,
             with lateness, or of several streams.
 
-    Cost: what was shed, joined with its partners by hash; and reading the archive once.
+    Cost: what was shed, joined with its partners; and reading keys and times of the archive once.
 
     Examples:
         >>> import penstock as pen
@@ -222,21 +222,14 @@ def refine(
 
     References: das2003 §2.2 (load smoothing).
     """
-    if "windows" in arguments:
-        return _refine_several(archive, ledger, arguments, spark, {"into": into, "keep": keep})
-    settings = settings_of(arguments)
-    if isinstance(archive, tuple | list):
-        if len(archive) != 2:
-            raise InputError("archive", f"{len(archive)} inputs", "give (left, right), or a folder of pen.write")
+    checked = several_settings.settings_of if "windows" in arguments else settings_of
+    settings = checked(arguments)
+    if isinstance(archive, tuple | list | Mapping):
         for name, given in (("into", into), ("keep", keep), ("spark", spark)):
             if given is not None:
                 raise InputError(name, repr(given), "it is for folders that pen.write wrote: leave it None")
-        left, right, shed = (
-            files.read(rows) if isinstance(rows, str | Path) else rows for rows in (*archive, ledger)
-        )
-        return refining.refine(left, right, shed, settings)
-    from penstock.spark import refine as on_spark  # noqa: PLC0415 - only with Spark
-
+        return _refine_tables(archive, ledger, settings)
+    on_spark = _repairing(settings)
     archive, ledger = (str(rows) if isinstance(rows, Path) else rows for rows in (archive, ledger))
     if into is None:
         if keep is not None:
@@ -245,20 +238,26 @@ def refine(
     return on_spark.refine_into(archive, ledger, str(into), settings, spark=spark, batches=batches, keep=keep).rows
 
 
-def _refine_several(archive: Any, ledger: Any, arguments: Any, spark: Any, others: dict[str, Any]) -> Any:
-    """Refine a join of several streams, as a whole."""
-    for name, given in others.items():
-        if given is not None:
-            want = "joins of several streams are refined as a whole: leave it None, and write what is returned"
-            raise InputError(name, repr(given), want)
-    settings = several_settings.settings_of(arguments)
-    if not isinstance(archive, Mapping):
-        from penstock.spark import completing as on_spark  # noqa: PLC0415 - only with Spark
-
-        return on_spark.refine(archive, ledger, settings, spark)
-    tables = {name: files.read(rows) if isinstance(rows, str | Path) else rows for name, rows in archive.items()}
+def _refine_tables(archive: Any, ledger: Any, settings: Any) -> Any:
+    """Refine a run over tables or files, of two streams or of several by name."""
     shed = files.read(ledger) if isinstance(ledger, str | Path) else ledger
-    return completing.refine(tables, shed, settings)
+    if isinstance(settings, several_settings.Settings):
+        if not isinstance(archive, Mapping):
+            raise InputError("archive", type(archive).__name__, "give several streams by name, as to pen.multijoin")
+        tables = {name: files.read(rows) if isinstance(rows, str | Path) else rows for name, rows in archive.items()}
+        return completing.refine(tables, shed, settings)
+    if isinstance(archive, Mapping) or len(archive) != 2:
+        raise InputError("archive", f"{len(archive)} inputs", "give (left, right), or a folder of pen.write")
+    left, right = (files.read(rows) if isinstance(rows, str | Path) else rows for rows in archive)
+    return refining.refine(left, right, shed, settings)
+
+
+def _repairing(settings: Any) -> Any:
+    """Return what refines on Spark: two streams, or several."""
+    from penstock.spark import completing as of_several  # noqa: PLC0415 - only with Spark
+    from penstock.spark import refine as of_two  # noqa: PLC0415
+
+    return of_several if isinstance(settings, several_settings.Settings) else of_two
 
 
 def configure(builder: Any) -> Any:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.policies.registry import Policy
     from penstock.quality.books import Report
     from penstock.report.demo import Demo, Moment
-    from penstock.spark.refine import Refined
+    from penstock.spark.folders import Refined
 
 T = TypeVar("T")
 

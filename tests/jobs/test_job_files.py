@@ -7,7 +7,7 @@ import pytest
 
 from documents import ROOT, blocks
 from penstock.errors import InputError
-from penstock.jobs.parsing import Folder, Job, Kafka, Replay, Zipf, load, parse
+from penstock.jobs.parsing import Folder, Job, Kafka, Repair, Replay, Zipf, load, parse
 from penstock.operator.settings import Settings
 from penstock.streams.times import Every, Rows
 
@@ -285,7 +285,12 @@ def test_several_streams_are_what_the_file_says() -> None:
         ("[multijoin]", "[multijoin]\nwindow = 5", r"^multijoin\.window: .*several streams have windows"),
         ("[multijoin]", "[multijoin]\nalgoritm = 5", r"^multijoin\.algoritm: .*did you mean 'algorithm'"),
         ('order = ["d"', 'order = ["D-"', r"^multijoin\.order: got 'D-'"),
-        ("[ledger]", '[archive]\npath = "rows"\n[ledger]', r"^archive: .*not refined"),
+        ("[ledger]", '[refine]\ninto = "rest"\n[ledger]', r"^refine: got no ledger or no archive"),
+        (
+            "[ledger]",
+            '[archive]\npath = "rows"\n[refine]\ninto = "rest"\n[ledger]',
+            r"^multijoin\.windows: got .*40 rows.*leave \[refine\] out",
+        ),
         ('path = "found"', 'path = "d.csv/found"', r"^sink\.path: .*sources\.d\.path"),
     ],
 )
@@ -293,6 +298,28 @@ def test_an_error_in_several_streams_names_the_key(old: str, new: str, said: str
     assert SEVERAL.count(old) >= 1
     with pytest.raises(InputError, match=said):
         parse(SEVERAL.replace(old, new, 1), HOME)
+
+
+def test_several_streams_are_archived_and_refined_as_the_file_says() -> None:
+    words = SEVERAL.replace('b = "40 rows"', 'b = "40 seconds"')
+    found = parse(words + '[archive]\npath = "rows"\n[refine]\ninto = "rest"\nkeep = "2 days"\nbatches = 7\n', HOME)
+    assert (found.ledger, found.archive) == ("/lake/shed", "/lake/rows")
+    assert found.refine == Repair(into="/lake/rest", keep="2 days", batches=7)
+    with pytest.raises(InputError, match=r"^refine\.into: .*archive\.path"):
+        parse(words + '[archive]\npath = "rows"\n[refine]\ninto = "rows/rest"\n', HOME)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('window = "40 rows"', r"^join\.window: got 40 rows; .*leave \[refine\] out"),
+        ('window = "1 hour"\nmemory = 9\nmode = "observe"', r"^join\.mode: .*nothing is missing"),
+        ('window = "1 hour"\ncpu = { share = 0.5 }\nmemory = 9', r"^refine: got .*CPU budget; .*leave"),
+    ],
+)
+def test_what_cannot_be_refined_is_said_before_it_runs(new: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse(GOOD[: GOOD.index("window")] + new + GOOD[GOOD.index("\n[sink]") :], HOME)
 
 
 def test_one_source_is_not_several() -> None:

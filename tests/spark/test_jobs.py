@@ -268,15 +268,21 @@ def test_correlated_attacks_are_found_in_the_time_there_is(spark: Any, tmp_path:
     assert not found.duplicated(["ts_left", "ts_right"]).any()  # a row a tick and side
 
 
-def sightings(points: list[pa.Table], spans: list[int]) -> set[tuple[int, ...]]:
+def sightings(points: list[pa.Table], spans: list[int]) -> Counter[tuple[int, ...]]:
     """Return (key, the times at all points) of rows of one key, each in its window when the last one comes."""
-    found = set()
+    found = Counter[tuple[int, ...]]()
     for key in set(points[0]["key"].to_pylist()):
         mine = [[row["ts"] for row in table.to_pylist() if row["key"] == key] for table in points]
         for times in itertools.product(*mine):
             if all(max(times) - ts < span for ts, span in zip(times, spans, strict=True)):
-                found.add((key, *times))
+                found[(key, *times)] += 1
     return found
+
+
+def sighted(spark: Any, folder: Path) -> Counter[tuple[int, ...]]:
+    times = [f"cast(unix_seconds(ts_{name}) as int)" for name in "abcd"]
+    rows = spark.read.parquet(str(folder)).selectExpr("flow", *times).collect()
+    return Counter((key, *(ts - traces.EPOCH for ts in each)) for key, *each in rows)
 
 
 @pytest.mark.parametrize("memory", [30, None])
@@ -291,17 +297,21 @@ def test_packets_are_found_at_four_points(spark: Any, tmp_path: Path, memory: in
     last = zipf(600, keys=200, relation="correlated", seed=1, rate=4)
     points = [drawn[0].left, drawn[1].right, drawn[2].left, last.right]
     want = sightings(points, [20, 20, 20, 10])
-    out = spark.read.parquet(str(tmp_path / "out" / "packets" / "found"))
-    times = [f"cast(unix_seconds(ts_{name}) as int)" for name in "abcd"]
-    found = {(key, *(ts - traces.EPOCH for ts in each)) for key, *each in out.selectExpr("flow", *times).collect()}
+    out = tmp_path / "out" / "packets"
+    found = sighted(spark, out / "found")
     assert done.report.arrivals == {"a": 150, "b": 150, "c": 150, "d": 600}
-    assert len(found) <= done.report.results
-    assert found <= want
-    if memory is None:
-        assert {each for each in want if max(each[1:]) < 140} <= found  # later ones wait for the watermark
-    else:
+    assert found.total() == done.report.results
+    if memory is not None:
         assert sum(done.report.shed["budget"].values()) > 0
-        assert len(found) > len(want) / 2
+        assert found.total() > want.total() / 2
+    refined = running.refine(job, spark)
+    assert (sum(part.rows for part in refined.parts) > 0) == (memory is not None)
+    both = found + sighted(spark, out / "rest")
+    assert both <= want
+    assert all(
+        both[each] == n for each, n in want.items() if max(each[1:]) < 140
+    )  # later ones wait for the watermark
+    assert not running.refine(job, spark).parts
 
 
 def test_several_streams_of_the_page_are_forecast_and_run(spark: Any, tmp_path: Path) -> None:

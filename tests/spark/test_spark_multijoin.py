@@ -13,7 +13,9 @@ from pyspark.errors import StreamingQueryException
 
 import penstock as pen
 from multiway import Edge, Row, Window, all_results
-from penstock.errors import ColumnError, InputError, TimeError
+from penstock.errors import ColumnError, InputError, StateError, TimeError, WindowError
+from penstock.operator.several import settings_of
+from penstock.spark import completing
 from several import NAMES, common
 from streaming import read_stream, run_to_end, write_batches
 
@@ -247,33 +249,107 @@ def test_results_and_ledger_of_one_query(spark: Any, tmp_path: Path) -> None:
     assert all(row["values"][row.stream] is not None and row.reason == "budget" for row in ledger)
 
 
-@pytest.mark.parametrize("on", ["key0", GRAPH])
-def test_results_and_the_refined_are_the_exact_join(spark: Any, tmp_path: Path, on: Any) -> None:
-    streams = [
-        [row._replace(ts=row.ts - 70) if at >= 45 and at % 5 == 0 else row for at, row in enumerate(stream)]
+SPANS = {"a": "20 seconds", "b": "14 seconds", "c": "25 seconds"}
+
+
+def straggling_streams() -> list[list[Row]]:
+    """Draw three streams of which some of the last rows are too late."""
+    return [
+        [row._replace(ts=row.ts - 40) if at >= 45 and at % 5 == 0 else row for at, row in enumerate(stream)]
         for stream in drawn(3, 60, jitter=4, seed=6)
-    ]  # some of the last are too late
-    write(tables_of(streams), tmp_path, [20, 40])
-    how = {**HOW, "on": on, "windows": {"a": "20 seconds", "b": "14 seconds", "c": "25 seconds"}}
-    hasty = {name: read_stream(spark, tmp_path / name, delay="1 second") for name in "abc"}
-    joined = pen.multijoin(hasty, **how, memory=16)
-    paths = {name: str(tmp_path / name) for name in ("checkpoint", "results", "ledger", "archive")}
+    ]
+
+
+def exact_of(streams: list[list[Row]], on: Any) -> list[tuple[int, ...]]:
+    edges = GRAPH_EDGES if on is GRAPH else common(3)
+    return all_results(streams, [Window(20), Window(14), Window(25)], edges)
+
+
+def written(spark: Any, folder: Path, on: Any, cuts: list[int]) -> dict[str, str]:
+    """Join these inside a budget, with a ledger and an archive."""
+    write(tables_of(straggling_streams()), folder, cuts)
+    hasty = {name: read_stream(spark, folder / name, delay="1 second") for name in "abc"}
+    joined = pen.multijoin(hasty, **{**HOW, "on": on, "windows": SPANS}, memory=16)
+    paths = {name: str(folder / name) for name in ("checkpoint", "results", "ledger", "archive")}
     query = pen.write(joined, trigger="available now", **paths)
     query.awaitTermination()
     assert all(sum(pen.report(query).shed[reason].values()) > 0 for reason in ("budget", "late"))
+    return paths
+
+
+@pytest.mark.parametrize("on", ["key0", GRAPH])
+def test_results_and_the_refined_are_the_exact_join(spark: Any, tmp_path: Path, on: Any) -> None:
+    """At once, and part by part into a folder; what is done is not done again."""
+    paths = written(spark, tmp_path, on, [20, 40])
+    how = {**HOW, "on": on, "windows": SPANS}
+    where: dict[str, Any] = {name: paths[name] for name in ("archive", "ledger")}
     results = spark.read.parquet(paths["results"]).drop("batch")
-    rest = pen.refine(archive=paths["archive"], ledger=paths["ledger"], spark=spark, **how)
+    rest = pen.refine(**where, spark=spark, **how)
     assert rest.columns == results.columns
     assert [field.dataType for field in rest.schema] == [field.dataType for field in results.schema]
-    edges = GRAPH_EDGES if on is GRAPH else common(3)
-    exact = all_results(streams, [Window(20), Window(14), Window(25)], edges)
-    assert sorted(exact) == sorted(found_in(results, 3) + found_in(rest, 3))
-    frames = {name: spark.read.parquet(paths[name]) for name in ("archive", "ledger")}
+    exact = sorted(exact_of(straggling_streams(), on))
+    assert exact == sorted(found_in(results, 3) + found_in(rest, 3))
+    frames = {name: spark.read.parquet(path) for name, path in where.items()}
     assert found_in(rest, 3) == found_in(pen.refine(**frames, **how), 3) != []
-    with pytest.raises(InputError, match="as a whole"):
-        pen.refine(archive=paths["archive"], ledger=paths["ledger"], into=tmp_path / "rest", **how)
+    into = tmp_path / "rest"
+    assert found_in(rest, 3) == found_in(pen.refine(**where, into=into, batches=2, spark=spark, **how), 3)
+    before = {path: path.stat().st_mtime_ns for path in into.rglob("*")}
+    assert len(list(into.glob("batch=*"))) > 1
+    assert found_in(rest, 3) == found_in(pen.refine(**where, into=into, **how), 3)
+    assert before == {path: path.stat().st_mtime_ns for path in into.rglob("*")}
+    with pytest.raises(StateError, match="made with"):
+        pen.refine(**where, into=into, **{**how, "windows": "5 seconds"})
     with pytest.raises(ColumnError, match="no column shed_at, reason"):
         pen.refine(archive=paths["archive"], ledger=paths["archive"], spark=spark, **how)
+
+
+def test_several_streams_that_go_on_are_refined_as_they_go(spark: Any, tmp_path: Path) -> None:
+    """After every micro-batch nothing is there twice, and all that the watermark has passed is there.
+
+    A part that was interrupted is done again; archives go as soon as nothing that is not late can need them, and that
+    changes nothing.
+    """
+    paths = written(spark, tmp_path / "all", "key0", [6, 24, 36, 48])
+    streams = straggling_streams()
+    exact = set(exact_of(streams, "key0"))
+    numbers = sorted(int(path.name[6:]) for path in Path(paths["archive"]).glob("batch=*"))
+    into, removed = tmp_path / "rest", []
+    for number in numbers:
+        for name in ("archive", "ledger"):
+            shutil.copytree(f"{paths[name]}/batch={number}", tmp_path / name / f"batch={number}")
+        if number == 2:
+            (into / "batch=2").mkdir()
+            shutil.copy2(next((into / "batch=1").glob("*.parquet")), into / "batch=2" / "half.parquet")
+        done = completing.refine_into(
+            str(tmp_path / "archive"),
+            str(tmp_path / "ledger"),
+            str(into),
+            settings_of({**HOW, "windows": SPANS}),
+            spark=spark,
+            keep="45 seconds",  # some of the last rows are 40 seconds late
+        )
+        assert [(part.first, part.last) for part in done.parts] == [(number, number)]
+        removed += done.removed
+        got = found_in(spark.read.parquet(paths["results"]).where(f"batch <= {number}"), 3) + found_in(done.rows, 3)
+        assert len(got) == len(set(got))
+        assert set(got) <= exact
+    assert sorted(exact) == sorted(got)
+    assert 0 in removed
+    assert len(removed) < len(numbers)
+    assert {path.name for path in (tmp_path / "archive").glob("batch=*")} == {
+        f"batch={number}" for number in numbers if number not in removed
+    }
+
+
+def test_nothing_given_up_is_nothing_to_refine(spark: Any, tmp_path: Path) -> None:
+    write(tables_of(drawn(3, 20)), tmp_path, [10])
+    joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), **HOW)
+    paths = {name: str(tmp_path / name) for name in ("checkpoint", "results", "ledger", "archive")}
+    pen.write(joined, trigger="available now", **paths).awaitTermination()
+    where: dict[str, Any] = {name: paths[name] for name in ("archive", "ledger")}
+    assert pen.refine(**where, into=tmp_path / "rest", spark=spark, **HOW).count() == 0
+    with pytest.raises(WindowError, match="only time windows"):
+        pen.refine(**where, spark=spark, **{**HOW, "windows": pen.rows(5)})
 
 
 def test_what_cannot_be_joined(spark: Any, tmp_path: Path) -> None:

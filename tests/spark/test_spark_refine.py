@@ -117,15 +117,15 @@ def test_a_run_that_was_interrupted_goes_on(
 ) -> None:
     whole = counted(pen.refine(**folders(written), **HOW))
     where: dict[str, Any] = {**folders(written), "into": str(tmp_path / "rest"), "batches": 1, "spark": spark}
-    make, made = refining._missing_of, []
+    make, made = refining.missing_of, []
 
-    def fail_at_the_third(archive: Any, ledger: Any, batches: tuple[int, int], bound: Any) -> Any:
+    def fail_at_the_third(there: Any, batches: tuple[int, int], bound: Any) -> Any:
         made.append(batches[0])
         if len(made) == 3:
             raise InterruptedError("the driver is killed")
-        return make(archive, ledger, batches, bound)
+        return make(there, batches, bound)
 
-    monkeypatch.setattr(refining, "_missing_of", fail_at_the_third)
+    monkeypatch.setattr(refining, "PAIRS", refining.PAIRS._replace(missing=fail_at_the_third))
     with pytest.raises(InterruptedError):
         pen.refine(**where, **HOW)
     half = tmp_path / "rest" / "batch=2"  # a part without the mark is not whole, whatever is in it
@@ -198,6 +198,15 @@ def test_the_document_is_right(spark: Any, tmp_path: Path) -> None:
     assert exact == found + ids(names["rest"])
     assert ids(names["rest"]) == ids(spark.read.parquet(str(tmp_path / "rest")))
     assert ids(names["rest"]).total() > 0
+    three = [spark.read.parquet(str(tmp_path / name)) for name in ("found3", "rest3")]
+    assert all(rows.count() > 0 for rows in three)
+    sighted = three[0].unionByName(three[1]).select("id_clicks", "id_views", "id_again")
+    assert sighted.count() == sighted.distinct().count()
+    frames = {each: spark.read.parquet(str(tmp_path / name)) for each, name in THREE.items()}
+    assert sighted.subtract(pen.multijoin(frames, **names["three"]).select(*sighted.columns)).count() == 0
+
+
+THREE = {"clicks": "clicks", "views": "views", "again": "clicks"}
 
 
 def test_what_cannot_be_refined(spark: Any, written: dict[str, str], tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""The tutorial does what it says, block by block, as somebody would who has nothing but the page."""
+"""The tutorial does what it says, block by block, as somebody would who has nothing but the page, and no Java."""
 
 import contextlib
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,7 @@ def test_every_step_of_the_tutorial(tmp_path: Path) -> None:
     (job,) = blocks(PAGE, "toml")
     (tmp_path / "draw.py").write_text(draw, encoding="utf-8")
     (tmp_path / "job.toml").write_text(job, encoding="utf-8")
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "200"}
-    env["PENSTOCK_ENGINES"] = str(tmp_path / "engines")
+    env = without_java(tmp_path / "tools") | {"COLUMNS": "200", "PENSTOCK_ENGINES": str(tmp_path / "engines")}
 
     def done(command: str, *more: str) -> str:
         words = [*shlex.split(command), *more]
@@ -47,6 +47,20 @@ def test_every_step_of_the_tutorial(tmp_path: Path) -> None:
     assert found["batches"] == 0
     assert exact == {int(done(f"{sys.executable} -c {shlex.quote(count)}"))}
     assert re.search(r"recall +\S*\d", said["penstock run job.toml"])
+
+
+def without_java(tools: Path) -> dict[str, str]:
+    """Return the environment of a machine that has everything but a Java of its own."""
+    tools.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for path in Path(folder).glob("*"):
+            if path.name != "java" and not (tools / path.name).is_symlink():
+                (tools / path.name).symlink_to(path)
+    env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{tools}"
+    assert shutil.which("bash", path=env["PATH"])
+    assert shutil.which("java", path=env["PATH"]) is None
+    return env
 
 
 def look(command: str, folder: Path, env: dict[str, str]) -> None:

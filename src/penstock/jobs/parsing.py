@@ -45,8 +45,9 @@ from penstock.operator import conditions
 from penstock.operator import several as streams_of
 from penstock.operator.cpu import cpu
 from penstock.operator.join import settings_of
-from penstock.operator.settings import COMBINE, MODES, SIDES, Settings, pair
+from penstock.operator.settings import COMBINE, MODES, SIDES, Settings, pair, repairable
 from penstock.policies import registry
+from penstock.streams.sets import Condition
 from penstock.streams.times import Clock, Rows
 
 BIG = 1 << 20  # bytes of a job file
@@ -559,6 +560,8 @@ def _checked(read: File, home: Path, title: str) -> Job:
             source = replace(source, side=source.side or SIDES[side % 2], seed=source.seed + side // 2)  # noqa: PLW2901
         streams.append(source)
     _beside(read)
+    if read.refine is not None:
+        _refinable(settings)
     sink, refine = read.sink, read.refine
     if isinstance(sink, ParquetSink | TableSink):
         sink = replace(sink, path=placed(sink.path, home))
@@ -598,9 +601,6 @@ def _many(read: File, multijoin: MultiJoined | None) -> tuple[tuple[str, ...], s
         for argument in ("time", "windows", "index", "importance"):
             known_only(arguments[argument], names, argument)
         settings = streams_of.settings_of(arguments)
-    for what, given in (("archive", read.archive), ("refine", read.refine)):
-        if given is not None:
-            raise InputError(what, "a table", "joins of several streams are not refined: leave it out")
     return tuple(names), settings
 
 
@@ -651,6 +651,22 @@ def _beside(read: File) -> None:
         raise InputError(
             "checkpoint", shown(read.checkpoint), "a result in memory does not outlive its run: leave it out"
         )
+
+
+def _refinable(settings: Settings | streams_of.Settings) -> None:
+    """Raise if a ledger does not tell what a join leaves out."""
+    given = settings.window if isinstance(settings, Settings) else settings.windows
+    windows = [*given.values()] if isinstance(given, dict) else [*given] if isinstance(given, tuple) else [given]
+    if any(isinstance(each, Rows) for each in windows):
+        want = "which rows are in a window in rows takes a count of every row: leave [refine] out, or give a span"
+        place = "join.window" if isinstance(settings, Settings) else "multijoin.windows"
+        raise WindowError(place, ", ".join(map(str, windows)), want)
+    if isinstance(settings, Settings):
+        if settings.cpu is not None or isinstance(settings.on, Condition):
+            got = "a join on a condition or with a CPU budget"
+            raise InputError("refine", got, "Spark keeps no archive of it: leave [archive] and [refine] out")
+        with within("join"):
+            repairable(settings)
 
 
 def _apart(job: Job) -> None:

@@ -29,9 +29,10 @@ from penstock.jobs.parsing import (
     Zipf,
 )
 from penstock.operator.settings import SIDES, Settings
-from penstock.spark import inputs, pipeline, traces, writing
+from penstock.spark import completing, inputs, pipeline, traces, writing
+from penstock.spark import refine as refining
 from penstock.spark.books import report_of
-from penstock.spark.refine import Refined, refine_into
+from penstock.spark.folders import Refined
 from penstock.streams.times import Rows
 
 POLL = 0.2  # seconds
@@ -218,17 +219,11 @@ def refine(job: Job, spark: Any, progress: Callable[[int, int], None] | None = N
         raise InputError(
             "refine", "no such table", 'add [refine] with into = "..." to the job, [ledger] and [archive]'
         )
-    assert isinstance(job.settings, Settings)  # several streams have no [refine]
-    return refine_into(
-        job.archive,
-        job.ledger,
-        job.refine.into,
-        job.settings,
-        spark=spark,
-        batches=job.refine.batches,
-        keep=job.refine.keep,
-        progress=progress,
-    )
+    places = (job.archive, job.ledger, job.refine.into)
+    how = {"spark": spark, "batches": job.refine.batches, "keep": job.refine.keep, "progress": progress}
+    if isinstance(job.settings, Settings):
+        return refining.refine_into(*places, job.settings, **how)
+    return completing.refine_into(*places, job.settings, **how)
 
 
 # --- sources -------------------------------------------------------------------------------------------------------

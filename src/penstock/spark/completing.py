@@ -8,16 +8,24 @@ from typing import Any
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.errors import InputError
 from penstock.operator.several import Bound, Settings, repairable
+from penstock.spark import folders
+from penstock.spark.folders import Kind, reached
 from penstock.spark.pipeline import arrow_schema
-from penstock.spark.refine import COMBINED, Folders, columns_there, session_of
 from penstock.spark.writing import BATCH, STREAM, tick
 
 IDENTITY = (STREAM, "shard", "row", "ts", "values")
-LOST = (*IDENTITY, "shed_at", "reason")
-SHARD, GONE, NEWEST = "__penstock_shard", "__penstock_gone", "__penstock_newest"
+LOST = {"shed_at": "ts", "reason": STREAM}
+SHARD, ROW, GONE, NEWEST = (f"__penstock_{name}" for name in ("shard", "row", "gone", "newest"))
+CAME, TOLD, NOW = (f"__penstock_{name}" for name in ("came", "told", "now"))  # micro-batches
 ALWAYS = -(1 << 63)
+BEHIND = 2  # micro-batches after which, at the latest, a watermark that rows have moved is what others are judged by
+COMBINED: dict[str, Callable[[Any, Any], Any]] = {
+    "min": F.least,
+    "max": F.greatest,
+    "sum": lambda one, other: one + other,
+    "product": lambda one, other: one * other,
+}
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
@@ -30,21 +38,48 @@ def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
     Raises:
         InputError: if the folders are not such.
     """
-    if isinstance(archive, str) and isinstance(ledger, str):
-        folders = Folders(archive, ledger, session_of(spark), (IDENTITY, LOST))
-        last = folders.after(None)[-1]
-        archive, ledger = (rows.where(F.col(BATCH) <= last) for rows in folders.frames())
-    for name, rows, columns in (("archive", archive, IDENTITY), ("ledger", ledger, LOST)):
-        if not hasattr(rows, "sparkSession") or rows.isStreaming:
-            want = "give two folders that pen.write wrote, two batch DataFrames of such, or tables by name"
-            raise InputError(name, type(rows).__name__, want)
-        columns_there(rows, columns, name)
+    rows, losses = folders.frames_of(RESULTS, archive, ledger, spark)
+    bound = _bound(rows, settings)
+    return _rows(_results(rows, losses, bound), bound)
+
+
+def refine_into(archive: str, ledger: str, into: str, settings: Settings, **how: Any) -> folders.Refined:
+    """Add the missing rows to a folder, part by part; arguments as for ``folders.refine_into``.
+
+    A result belongs to the micro-batch in which the last of its rows came or, if that was later, in which the first
+    of those that it misses was given up.
+    """
+    return folders.refine_into(RESULTS, archive, ledger, into, settings, **how)
+
+
+def missing_of(there: folders.Folders, batches: tuple[int, int], bound: Bound) -> Any:
+    """Return the missing results that belong to these micro-batches.
+
+    Each has a row that came in them, or was given up in them: others are read by their time, if they are near enough.
+    """
+    first, last = batches
+    archive, ledger = there.frames
+    now = F.col(BATCH).between(first, last)
+    moved = archive.where(now).select("ts").unionByName(ledger.where(now).select("ts"))
+    near = reached(moved, bound.clock, max(bound.span))
+    here = (F.col(BATCH) <= last) & (F.lit(False) if near is None else near)
+    found = _results(archive.where(here), ledger.where(here), bound)
+    return _rows(found.where(F.col(CAME) >= first), bound)
+
+
+def _bound(archive: Any, settings: Settings) -> Bound:
+    """Check the arguments of the join against the rows in its archive."""
     names = [field.name for field in archive.schema["values"].dataType.fields]
     schemas = {name: arrow_schema(archive.select(f"values.`{name}`.*"), name) for name in names}
     bound = Bound(Settings(**{**settings.arguments(), "memory": None, "lateness": 0, "shards": None}), schemas)
     repairable(bound)
-    found = [_missing_for(at, archive, ledger, bound) for at in range(len(names))]
-    return _rows(reduce(lambda some, more: some.unionByName(more), found), bound)
+    return bound
+
+
+def _settled(ends: list[tuple[int, str, int]], bound: Bound, last: int) -> int | None:
+    """Return the time up to which the slowest stream had come before the watermark was read for the last time."""
+    times = [[end for number, name, end in ends if name == each and number <= last - BEHIND] for each in bound.names]
+    return min(map(max, times)) if all(times) else None
 
 
 def _value(stream: int) -> str:
@@ -57,6 +92,11 @@ def _number(stream: int) -> str:
 
 def _time(stream: int) -> str:
     return f"__penstock_ts_{stream}"
+
+
+def _batch(rows: Any) -> Any:
+    """Return the micro-batch that a row is from; without any it is one."""
+    return F.col(BATCH) if BATCH in rows.columns else F.lit(0)
 
 
 def _stream(rows: Any, stream: int, bound: Bound) -> Any:
@@ -72,34 +112,43 @@ def _stream(rows: Any, stream: int, bound: Bound) -> Any:
 
 
 def _lost(ledger: Any, stream: int, bound: Bound) -> Any:
-    """Return the rows of one stream that were given up, with the last time at which they still met others."""
+    """Return the rows of one stream that were given up, until when they met others, and which micro-batch tells."""
     until = F.when(F.col("reason") == "late", F.lit(ALWAYS)).otherwise(tick(F.col("shed_at"), bound.clock))
-    return _stream(ledger, stream, bound).withColumn(GONE, until)
+    return _stream(ledger, stream, bound).withColumns({GONE: until, TOLD: _batch(ledger)})
+
+
+def _results(archive: Any, ledger: Any, bound: Bound) -> Any:
+    """Return the rows of the missing results, and the micro-batch that each belongs to."""
+    found = [_missing_for(at, archive, ledger, bound) for at in range(len(bound.names))]
+    return reduce(lambda some, more: some.unionByName(more), found)
 
 
 def _missing_for(stream: int, archive: Any, ledger: Any, bound: Bound) -> Any:
-    """Return the missing results that have a lost row of this stream, and of none before it."""
+    """Return the missing results that have a lost row of this stream, and none that was lost before it."""
     names = (_number(stream), _time(stream), _value(stream))
-    found = _lost(ledger, stream, bound).select("shard", GONE, *names)
+    found = _lost(ledger, stream, bound).select("shard", GONE, TOLD, F.col(TOLD).alias(CAME), *names)
     there = [stream]
     while len(there) < len(bound.names):
         at, meets = _next(there, bound)
-        rows = _stream(archive, at, bound)
-        rows = rows.select(F.col("shard").alias(SHARD), _number(at), _time(at), _value(at))
-        found = found.join(rows, reduce(lambda a, b: a & b, [F.col("shard") == F.col(SHARD), *meets])).drop(SHARD)
+        rows = _stream(archive, at, bound).select(
+            F.col("shard").alias(SHARD), _batch(archive).alias(NOW), _number(at), _time(at), _value(at)
+        )
+        found = found.join(rows, reduce(lambda a, b: a & b, [F.col("shard") == F.col(SHARD), *meets]))
+        found = found.withColumn(CAME, F.greatest(CAME, NOW)).drop(SHARD, NOW)
         there.append(at)
         newest = F.greatest(*(F.col(_time(one)) for one in there))
         for one in there:
             found = found.where(newest - F.col(_time(one)) < bound.span[one])
     found = found.withColumn(NEWEST, F.greatest(*(F.col(_time(one)) for one in there)))
     found = found.where(F.col(GONE) < F.col(NEWEST)).drop(GONE)
-    for before in range(stream):
-        gone = _lost(ledger, before, bound).select(
-            F.col("shard").alias(SHARD), F.col("row").alias("__penstock_before"), GONE
+    for other in (at for at in there if at != stream):
+        gone = _lost(ledger, other, bound).select(
+            F.col("shard").alias(SHARD), F.col("row").alias(ROW), GONE, F.col(TOLD).alias(NOW)
         )
-        same = (F.col("shard") == F.col(SHARD)) & (F.col(_number(before)) == F.col("__penstock_before"))
-        found = found.join(gone, same & (F.col(GONE) < F.col(NEWEST)), "left_anti")
-    return found.select(*(F.col(_value(one)) for one in range(len(bound.names))))
+        same = (F.col("shard") == F.col(SHARD)) & (F.col(_number(other)) == F.col(ROW))
+        first = F.col(NOW) <= F.col(TOLD) if other < stream else F.col(NOW) < F.col(TOLD)
+        found = found.join(gone, same & first & (F.col(GONE) < F.col(NEWEST)), "left_anti")
+    return found.select(CAME, *(F.col(_value(one)) for one in range(len(bound.names))))
 
 
 def _next(there: list[int], bound: Bound) -> tuple[int, list[Any]]:
@@ -126,6 +175,17 @@ def _rows(found: Any, bound: Bound) -> Any:
         columns.append(F.col(_value(stream)).getField(source).cast(fields[at].dataType).alias(name))
     if bound.importance:
         each = [F.col(_value(at)).getField(name).cast("double") for at, name in enumerate(bound.importance)]
-        whole = reduce(COMBINED["sum" if bound.settings.combine == "mean" else bound.settings.combine], each)
+        whole = reduce(COMBINED[{"mean": "sum"}.get(bound.settings.combine, bound.settings.combine)], each)
         columns.append((whole / len(each) if bound.settings.combine == "mean" else whole).alias("importance"))
     return found.select(*columns)
+
+
+RESULTS = Kind(
+    identity=IDENTITY,
+    lost={**dict.fromkeys(IDENTITY), **LOST},
+    arguments=("on", "time", "windows", "cross", "importance", "combine"),
+    bound=_bound,
+    missing=missing_of,
+    by=STREAM,
+    settled=_settled,
+)
