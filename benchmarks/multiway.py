@@ -28,7 +28,7 @@ from penstock.report.papers.golab2003 import ALIKE, ONE_FAST, TABLE_5
 from penstock.report.papers.several import Drawn, batches, shortest, timed
 
 REPEATS = 3
-MANY = 15  # runs of each interval: the differences are small
+MANY = 40  # runs of each interval: the differences are small
 TICKS = 12_000
 EQUAL = ALIKE[:4]
 INTERVALS = (1, 2, 5, 10, 20, 30, 50)
