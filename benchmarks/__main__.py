@@ -28,8 +28,8 @@ POLICIES = ("rand", "oldest", "prob", "life")
 GROWTH = (10**3, 10**4, 10**5, 10**6)
 IMPORTANT = ("prob", "dimpprob", "dgl", "auto")
 LARGE = 10**6
-NAIVE = (10**3, 10**4, 10**5)
-NAIVE_TICKS = 200
+NAIVE = (10**3, 10**4)
+NAIVE_TICKS = 2000
 GROUPED_BATCHES = (10_000, 50_000)
 
 
