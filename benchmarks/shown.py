@@ -113,6 +113,11 @@ def on_spark(cases: dict[str, Any]) -> list[Row]:
     return found
 
 
+def rising(numbers: list[int]) -> bool:
+    """Say whether numbers never fall, and rise in all."""
+    return numbers[-1] > numbers[0] and all(after >= before for before, after in pairwise(numbers))
+
+
 def fastest(rates: dict[str, dict[str, float]]) -> list[int]:
     """Return the interval with the highest rate for each number of buckets."""
     return [int(max(by, key=by.__getitem__)) for by in rates.values()]
@@ -121,8 +126,9 @@ def fastest(rates: dict[str, dict[str, float]]) -> list[int]:
 def intervals(known: dict[str, Any]) -> list[Row]:
     """Compare intervals of lazy evaluation by buckets, and its algorithms."""
     counted = [by["buckets"] for by in known["best"].values()]
-    rises = counted[-1] > counted[0] and all(after >= before for before, after in pairwise(counted))
     clock = fastest(known["rates"])
+    most = list(known["rates"].values())[-1]
+    gain = most[str(clock[-1])] / most[str(clock[0])]  # with most buckets, over the interval that is best with fewest
     better = [
         case["compared"]["general"] / min(case["compared"]["lazy"], case["compared"]["naive"])
         for case in known["drawn"]
@@ -134,9 +140,14 @@ def intervals(known: dict[str, Any]) -> list[Row]:
             f"best interval for {buckets} buckets, if each is looked into when old tuples leave, as in the paper",
             "rises",
             ", ".join(map(str, counted)),
-            rises,
+            rising(counted),
         ),
-        ("the same by the clock, where none is", "shown", ", ".join(map(str, clock)), None),
+        (
+            "the same by the clock, where none is",
+            "rises, by a gain of over 2 %",
+            f"{', '.join(map(str, clock))}, by a gain of {gain - 1:.1%}",
+            rising(clock) and gain > 1.02,
+        ),
         (
             "GENERAL LAZY against the better of LAZY and NAIVE, comparisons counted",
             "never worse",

@@ -219,11 +219,18 @@ def refine(job: Job, spark: Any, progress: Callable[[int, int], None] | None = N
         raise InputError(
             "refine", "no such table", 'add [refine] with into = "..." to the job, [ledger] and [archive]'
         )
-    places = (job.archive, job.ledger, job.refine.into)
-    how = {"spark": spark, "batches": job.refine.batches, "keep": job.refine.keep, "progress": progress}
-    if isinstance(job.settings, Settings):
-        return refining.refine_into(*places, job.settings, **how)
-    return completing.refine_into(*places, job.settings, **how)
+    refine_into: Any = (refining if isinstance(job.settings, Settings) else completing).refine_into
+    refined: Refined = refine_into(
+        job.archive,
+        job.ledger,
+        job.refine.into,
+        job.settings,
+        spark=spark,
+        batches=job.refine.batches,
+        keep=job.refine.keep,
+        progress=progress,
+    )
+    return refined
 
 
 # --- sources -------------------------------------------------------------------------------------------------------

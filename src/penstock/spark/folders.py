@@ -24,9 +24,7 @@ class Kind(NamedTuple):
     """What the repairs of two streams and of several differ in."""
 
     identity: tuple[str, ...]  # columns of an archive
-    lost: Mapping[
-        str, str | None
-    ]  # columns of a ledger, and which of an archive has the same type if it has not itself
+    lost: Mapping[str, str | None]  # columns of a ledger -> one of an archive of that type, if it has not itself
     arguments: tuple[str, ...]  # of the join: those that say what is missing
     bound: Callable[[Any, Any], Any]  # its arguments, checked against an archive
     missing: Callable[["Folders", tuple[int, int], Any], Any]  # what these micro-batches, first to last, left out
