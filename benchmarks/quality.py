@@ -34,12 +34,17 @@ def drawn(seed: int, **given: Any) -> Streams:
     return streams.left, streams.right
 
 
+def turn(tick: Any, window: int = WINDOW) -> Any:
+    """Return by how much keys are off in a tick, where popular ones change every five windows."""
+    return 7 * (tick // (5 * window))
+
+
 def drifting(seed: int, rows: int = ROWS, window: int = WINDOW) -> Streams:
     """Draw streams whose popular keys change every five windows."""
-    turn = 7 * (np.arange(rows) // (5 * window))
+    off = turn(np.arange(rows), window)
     left, right, *_ = zipf(rows, keys=KEYS, relation="correlated", seed=seed)
     return tuple(
-        table.set_column(1, "key", pa.array((table["key"].to_numpy() + turn) % KEYS)) for table in (left, right)
+        table.set_column(1, "key", pa.array((table["key"].to_numpy() + off) % KEYS)) for table in (left, right)
     )
 
 

@@ -29,7 +29,8 @@ def test_it_learns_at_what_age_partners_come() -> None:
 
 def test_where_there_is_nothing_to_learn_it_is_prob() -> None:
     rows, span = 14_000, 10_000  # from the start: nobody has lived to an old age, and the sample is halved
-    left, right = (table(np.random.default_rng((8, side)).integers(0, 6_000, rows)) for side in range(2))
+    drawn = [np.random.default_rng((8, side)).triangular(0, 0, 6_000, rows).astype(int) for side in range(2)]
+    left, right = table(drawn[0]), table(6_000 - drawn[1])  # not alike: what one says is not of the other
     patient = pen.policy("prob", half_life=32 * span)
     how: dict[str, Any] = {**JOIN, "window": span, "memory": 1_000, "split": "fixed"}
     want, got = (pen.run(left, right, **how, policy=policy) for policy in (patient, "auto"))
@@ -48,6 +49,28 @@ def test_it_follows_popular_keys() -> None:
     # memory full of the popular key meets one in two arrivals: half of it on each side, twice half a partner a tick
     full = turn * memory / 2
     assert found.min() > 0.8 * full  # the first change is followed as well as later ones
+
+
+def test_it_learns_from_both_sides_where_they_are_alike() -> None:
+    found = {"auto": 0, "prob": 0}
+    for seed in range(5):
+        streams = zipf(1200, keys=50, relation="correlated", seed=seed)
+        for policy in found:
+            chosen = pen.policy("prob", statistics="history") if policy == "prob" else policy
+            joined = pen.join(streams.left, streams.right, **{**JOIN, "window": 400}, memory=40, policy=chosen)
+            found[policy] += joined.num_rows
+    # with two spans to learn from, twice as many arrivals tell popular keys apart sooner
+    assert found["auto"] > 1.005 * found["prob"]
+
+
+def test_bursts_are_no_change_of_keys() -> None:
+    rows, memory = 8000, 20
+    rng = np.random.default_rng(11)
+    burst = np.repeat(1000 + np.arange(rows // 20), 20)  # a key of its own for twenty ticks, never to come again
+    sides = [table(np.where(rng.random(rows) < 0.5, burst, rng.zipf(1.5, rows) % 40)) for _ in range(2)]
+    how: dict[str, Any] = {**JOIN, "window": 400, "memory": memory}
+    found = {policy: pen.run(*sides, **how, policy=policy).report.pairs for policy in ("auto", "prob")}
+    assert found["auto"] > 0.98 * found["prob"]
 
 
 def test_it_keeps_what_pairs_are_worth() -> None:

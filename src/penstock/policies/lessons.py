@@ -2,12 +2,15 @@
 
 Which half-life is best is asked of small shadows of the join, one for each half-life. A shadow keeps the tuples whose
 key it deems likely enough; its *price*, how likely that is, follows the share of arrivals that memory has room for.
-What a shadow would have met lately is its *gain*. One of them forgets almost nothing, until what came lately
-contradicts its counts by more than chance: then they weigh no more than that.
+What a shadow would have met lately is its *gain*. One of them forgets almost nothing, until arrivals are far more
+likely by what came lately than by its counts: then those are its counts.
 
 At which ages partners come is counted from the latest arrival of each key and side, kept or not, so that what was
 given up does not hide what it would have met. Partners at an age beyond what the key's frequency foretells, and
 beyond what chance explains, are a *lift*; a tuple is worth the best average of it per tick that it can still reach.
+
+If the counts of both sides differ no more than by chance, the sides are *alike*: what comes on one is foretold by
+what came on either.
 
 How far counts tell one key from another is seen from how they differ: if no more than those of keys that are all as
 likely would by chance, they tell nothing. The *trust* is the share of their variance that is more than chance.
@@ -32,12 +35,17 @@ from penstock.core.rng import GOLDEN, mixed
 from penstock.core.windows import Ints
 from penstock.policies.registry import Setting
 
-LIVES = np.array([0.125, 0.5, 2.0, 32.0, 32.0])  # half-lives to choose from, in spans
-SQUARES = np.array([0, 2, 2, 4, 0])  # the power of two that each is of the one before, in powers of two
-LATELY, RENEWED = 0, 4  # what came lately; the one that forgets what came before that contradicts it
+LIVES = np.array([1 / 32, 0.125, 0.5, 2.0, 32.0, 32.0])  # half-lives in spans; the first is not for choice
+SQUARES = np.array([0, 2, 2, 2, 4, 0])  # the power of two that each is of the one before, in powers of two
+LATELY, RENEWED = 0, 5  # what came lately; the one that forgets what came before a change
 FIRST = RENEWED  # the one to begin with: nothing is forgotten that may be needed
-CONTRADICTS = 6.0  # deviations of what counts of lately differ by chance
-STAYS = LIVES[1] / 2  # half-life of what a shadow holds, in spans: it stands for tuples that leave after one
+CONTRADICTS = math.exp(12.0)  # times as likely as by the counts: what came lately is believed instead
+MOST_AGAINST = math.exp(300.0)  # so that what is against both sides has room
+SELDOM = 16  # arrivals between two fresh starts, at least: the tuples in memory divided by this
+RENEWS = 0.8  # counts that weigh less than lately's divided by this are as new
+ALIKE = 2.0  # deviations of what counts of two sides differ by chance
+HALF = 2  # where in LIVES the half-life of half a span is
+STAYS = LIVES[HALF] / 2  # half-life of what a shadow holds, in spans: it stands for tuples that leave after one
 CELLS, STRETCH = 4096, 8
 CLASSES = 64  # of age, as wide as each other
 PACE = 0.05  # of prices
@@ -111,7 +119,13 @@ RECORD = np.dtype(
             ("sampled", np.int64),  # those of the sample
             ("next", np.int64),  # when the next lesson is
             ("lifted", np.int64),  # 1: some age has a lift
-            ("faded", np.float64, (2,)),  # halves that counts are to fade by at once
+            ("against", np.float64, (2,)),  # how much likelier arrivals were by what came lately than by the counts
+            ("since", np.int64),  # arrivals since the latest fresh start
+            ("renewed", np.int64),  # when that was
+            ("bursts", np.float64),  # how often it was within a span of the one before, of late
+            ("adopts", np.int64),  # 1: the counts are to be those of the chosen half-life
+            ("alike_sides", np.int64),  # 1: what came on either side foretells what comes
+            ("kindred", np.float64, (2,)),  # what the weight of a side counts for as one of the other, for its tuples
             ("cell", np.int64),  # of the latest arrival, or -1
             ("anew", np.int64, (2,)),  # 1: the order must be laid out anew
         ],
@@ -125,11 +139,11 @@ def make(setting: Setting) -> npt.NDArray[Any]:
     first = lessons[0]
     for name in ("last", "clock"):
         first[name][:] = UNSET
-    for name in ("fresh", "stays", "steps", "pace", "trust", "relied"):
+    for name in ("fresh", "stays", "steps", "pace", "trust", "relied", "against"):
         first[name][:] = 1.0
     first["price"][:] = LEAST_PRICE
     first["worth"][:] = -1.0
-    first["start"], first["chosen"], first["next"] = 1.0, FIRST, UNSET
+    first["start"], first["chosen"], first["next"], first["renewed"] = 1.0, FIRST, UNSET, UNSET
     first["span"][:], first["longest"] = setting.span, setting.span.max()
     return lessons
 
@@ -156,9 +170,7 @@ def pass_time(lessons: np.record, side: int, clock: int, span: Ints) -> float:
         return 0.0
     lessons.clock[side, 0] = clock
     lessons.sums[side, PASSED] += ticks
-    at_once = lessons.faded[side]
-    lessons.faded[side] = 0.0
-    return at_once + ticks / (LIVES[lessons.chosen] * lessons.longest)
+    return ticks / (LIVES[lessons.chosen] * lessons.longest)
 
 
 @part
@@ -175,7 +187,7 @@ def freshen(lessons: np.record, side: int) -> None:
         lessons.fresh[side, life] = fresh
         for _ in range(SQUARES[life]):
             fresh *= fresh
-    lessons.stays[side] = lessons.fresh[side, 1] ** 2
+    lessons.stays[side] = lessons.fresh[side, HALF] ** 2
 
 
 @part
@@ -270,6 +282,7 @@ def note(lessons: np.record, side: int, code: int) -> None:
     """Learn from an arrival. O(lives) if its key is in the sample, else O(1)."""
     lessons.sums[side, CAME] += 1.0
     lessons.came += 1
+    lessons.since += 1
     lessons.cell = wide(-1)
     if sampled(lessons, code):
         learn(lessons, side, code)
@@ -286,7 +299,9 @@ def learn(lessons: np.record, side: int, code: int) -> None:
     for each in range(2):
         freshen(lessons, each)
     learn_ages(lessons, side, cell)
-    for life in range(LIVES.size):
+    suspect(lessons, side, cell)
+    add_weight(lessons, side, cell, LATELY)
+    for life in range(LATELY + 1, LIVES.size):
         learn_life(lessons, side, cell, life)
 
 
@@ -318,6 +333,70 @@ def learn_ages(lessons: np.record, side: int, cell: int) -> None:
 
 
 @part
+def suspect(lessons: np.record, side: int, cell: int) -> None:
+    """Compare how likely an arrival was by what came lately, or else by the counts, with how likely by the counts.
+
+    The product of that over the arrivals since it was least (Page's test, of both sides) says whether keys have
+    changed.
+    """
+    few, many = lessons.total[side, LATELY], lessons.total[side, RENEWED]
+    if few <= 0.0 or many <= 0.0:
+        return
+    half = lessons.fresh[side, RENEWED] / 2  # nobody is impossible
+    lately = lessons.weight[cell, side, LATELY] / few
+    so_far = (lessons.weight[cell, side, RENEWED] + half) / (many + half)
+    against = lessons.against[side] * (1.0 + lately / so_far) / 2
+    lessons.against[side] = min(max(against, 1.0), MOST_AGAINST)
+
+
+@part
+def changed(lessons: np.record, held: int) -> bool:
+    """Say whether keys have changed, and it is time to start afresh.
+
+    Where keys come in bursts, that seems so again and again. Each time that it does within a span, more is asked for.
+
+    Parameters:
+        held: tuples in memory.
+    """
+    against = lessons.against[0] * lessons.against[1]
+    if against < CONTRADICTS or lessons.since < max(FEW, held // SELDOM):
+        return False
+    if math.log(against) < math.log(CONTRADICTS) * (1.0 + lessons.bursts):
+        return False
+    lessons.since = 0
+    now = lessons.clock[0, 0] // 2 + lessons.clock[1, 0] // 2
+    if lessons.renewed != UNSET and now - lessons.renewed < lessons.longest:
+        lessons.bursts += 1.0
+    lessons.renewed = now
+    for side in range(2):
+        renew(lessons, side)
+    return True
+
+
+@outlined
+def renew(lessons: np.record, side: int) -> None:
+    """Let the counts be those of lately. O(CELLS)."""
+    lessons.against[side] = 1.0
+    unit = lessons.fresh[side, RENEWED] / lessons.fresh[side, LATELY]
+    if lessons.total[side, LATELY] * unit > RENEWS * lessons.total[side, RENEWED]:
+        return
+    if lessons.chosen == RENEWED:
+        lessons.adopts = 1
+    for cell in range(CELLS):
+        lessons.weight[cell, side, RENEWED] = lessons.weight[cell, side, LATELY] * unit
+    lessons.total[side, RENEWED] = lessons.total[side, LATELY] * unit
+    lessons.squares[side, RENEWED] = lessons.squares[side, LATELY] * unit * unit
+
+
+@part
+def add_weight(lessons: np.record, side: int, cell: int, life: int) -> None:
+    """Count an arrival."""
+    lessons.weight[cell, side, life] += lessons.fresh[side, life]
+    lessons.total[side, life] += lessons.fresh[side, life]
+    lessons.squares[side, life] += lessons.fresh[side, life] ** 2
+
+
+@part
 def learn_life(lessons: np.record, side: int, cell: int, life: int) -> None:
     """Let an arrival meet what a shadow holds, and enter it.
 
@@ -332,9 +411,7 @@ def learn_life(lessons: np.record, side: int, cell: int, life: int) -> None:
             lessons.gain[life] += met
         else:
             lessons.held[cell, other, life] = 0.0
-    lessons.weight[cell, side, life] += lessons.fresh[side, life]
-    lessons.total[side, life] += lessons.fresh[side, life]
-    lessons.squares[side, life] += lessons.fresh[side, life] ** 2
+    add_weight(lessons, side, cell, life)
     if lessons.total[other, life] > 0.0:
         kept = lessons.weight[cell, other, life] * lessons.pace[other] >= price * lessons.total[other, life]
         lessons.held[cell, side, life] = lessons.held[cell, side, life] + lessons.stays[side] if kept else 0.0
@@ -386,14 +463,14 @@ def lesson(lessons: np.record, held: int) -> bool:
 
 @outlined
 def conclude(lessons: np.record, held: int) -> None:
-    """Say how fast the sides are, which half-life is best, what counts tell, and what each age is worth."""
+    """Say how fast sides are and whether alike, which half-life is best, what counts tell, what each age is worth."""
     if lessons.sampled < FEW and lessons.level > 0:
         lessons.level -= 1
     lessons.came = lessons.sampled = lessons.lifted = 0
     choose_life(lessons)
+    compare_sides(lessons)
     set_steps(lessons, held)
     for side in range(2):
-        renew(lessons, side)
         trust_counts(lessons, side)
         lift_ages(lessons, side)
     for side in range(2):
@@ -401,47 +478,47 @@ def conclude(lessons: np.record, held: int) -> None:
         for column in range(4):
             lessons.sums[side, column] *= KEPT
     lessons.start *= KEPT
+    lessons.bursts *= KEPT
 
 
 @part
 def choose_life(lessons: np.record) -> None:
-    """Take the half-life whose shadow gained most, if that is more than the present one's and no chance."""
+    """Take the half-life whose shadow gained most, if that is more than the present one's and no chance.
+
+    Of equals the longest: it forgets least that may be needed.
+    """
     gain = lessons.gain[lessons.chosen]
     best, most = wide(lessons.chosen), BETTER * gain + LUCK * math.sqrt(gain)
-    for life in range(LIVES.size):
+    for life in range(LIVES.size - 1, LATELY, -1):
         if lessons.gain[life] > most:
             best, most = wide(life), lessons.gain[life]
-    lessons.chosen = best
+    if best != lessons.chosen:
+        lessons.chosen = best
+        lessons.adopts = 1
     for life in range(LIVES.size):
         lessons.gain[life] *= KEPT_GAIN
 
 
 @part
-def renew(lessons: np.record, side: int) -> None:
-    """Let counts weigh no more than what came lately, if that contradicts them by more than chance. O(CELLS).
+def compare_sides(lessons: np.record) -> None:
+    """Say whether the shares of keys differ between the sides by more than chance. O(CELLS).
 
-    The shares of keys lately are compared with those by the counts. If nothing has changed, the sum of the squares of
-    what they differ by is that of the weights of both, and varies with how many keys there are.
+    If they are the same, the sum of the squares of what they differ by is that of the weights of both, and varies
+    with how many keys there are.
     """
-    few, many = lessons.total[side, LATELY], lessons.total[side, RENEWED]
-    if few <= 0.0 or many <= 0.0:
+    life = lessons.chosen
+    left, right = lessons.total[0, life], lessons.total[1, life]
+    if left <= 0.0 or right <= 0.0:
         return
-    differ, alike = 0.0, 0.0
+    differ, common = 0.0, 0.0
     for cell in range(CELLS):
-        share = lessons.weight[cell, side, RENEWED] / many
-        differ += (lessons.weight[cell, side, LATELY] / few - share) ** 2
-        alike += share * share
-    by_chance = lessons.squares[side, LATELY] / few**2 + lessons.squares[side, RENEWED] / many**2
-    spread = math.sqrt(2.0 * alike) * by_chance + lessons.fresh[side, LATELY] / few * math.sqrt(by_chance)
-    left = few / lessons.fresh[side, LATELY] / (many / lessons.fresh[side, RENEWED])
-    if left >= 1.0 or differ <= by_chance + CONTRADICTS * spread:
-        return
-    for cell in range(CELLS):
-        lessons.weight[cell, side, RENEWED] *= left
-    lessons.total[side, RENEWED] *= left
-    lessons.squares[side, RENEWED] *= left * left
-    if lessons.chosen == RENEWED:
-        lessons.faded[side] -= math.log2(left)
+        one, other = lessons.weight[cell, 0, life] / left, lessons.weight[cell, 1, life] / right
+        differ += (one - other) ** 2
+        common += one * other
+    by_chance = lessons.squares[0, life] / left**2 + lessons.squares[1, life] / right**2
+    each = max(lessons.fresh[0, life] / left, lessons.fresh[1, life] / right)
+    spread = math.sqrt(2.0 * common) * by_chance + each * math.sqrt(by_chance)
+    lessons.alike_sides = wide(1) if differ <= by_chance + ALIKE * spread else wide(0)
 
 
 @part

@@ -18,6 +18,7 @@ from penstock.core.windows import (
     OLDEST,
     POS,
     SLOTS,
+    WORTH,
     Floats,
     Ints,
     Windows,
@@ -65,11 +66,11 @@ class Learned(NamedTuple):
     def tidy(self, windows: Windows, side: int, clock: int) -> bool:
         """Let time pass; says whether counts were brought back to the present, or are worth something else now."""
         lessons = self.lessons[0]
-        learned = side == 0 and learning.lesson(lessons, windows.marks[LIVE] + windows.marks[LIVE + 1])
-        if learned and self.combine != PAIRS:
-            for each in range(2):
-                if learning.lay_out(lessons, each, self.fresh[each], self.statistics.total[each]):
-                    lessons.anew[each] = 1
+        if side == 0:
+            held = windows.marks[LIVE] + windows.marks[LIVE + 1]
+            renewed, learned = learning.changed(lessons, held), learning.lesson(lessons, held)
+            if renewed or learned:
+                take_lesson(self)
         passed = min(learning.pass_time(lessons, side, clock, self.statistics.span), MOST_HALVES)
         if passed > 0.0:
             self.fresh[side] *= 2.0**passed
@@ -95,13 +96,13 @@ class Auto(Learned):
     The idea: the optimum pays a price for every tick that a tuple is in memory, so a tuple is worth the best average
     gain per tick that it can still reach. How likely a key is to come is counted with a half-life that follows drift:
     of five, the one by which a small shadow of the join has met most lately; one of them starts afresh when what
-    comes contradicts it. If partners come at some ages more often than keys foretell, that counts as well; else the
-    order is that of PROB. Where rows have an importance, the gain is what the pairs are worth (`Valued`). Ties as
-    PROB.
+    comes contradicts it. Where the keys of both sides are alike, both are counted. If partners come at some ages more
+    often than keys foretell, that counts as well; else the order is that of PROB. Where rows have an importance, the
+    gain is what the pairs are worth (`Valued`). Ties as PROB.
 
     Cost: O(log keys) per victim as PROB, and O(1) per arrival to learn. Where age counts, a victim is the least of a
     few: the one with the least likely key, the oldest and the newest of each side, and some drawn at random. To
-    learn takes 960 kB, whatever the budget.
+    learn takes 1.1 MB, whatever the budget.
 
     Departures: the half-life is chosen by pairs, also where rows have an importance.
 
@@ -124,13 +125,19 @@ class Auto(Learned):
         )
 
     def weigh(self, side: int, code: int) -> float:
-        """Return how often the key came on the other side."""
-        return stats.weight(self.statistics, 1 - side, code)
+        """Return how often the key came on the other side, or on both if they are alike."""
+        return likely(self, side, code)
+
+    def admit(self, windows: Windows, side: int, slot: int, clock: int) -> None:  # noqa: ARG002
+        """Let the others of the key that has just arrived be worth more, if the sides are alike."""
+        if self.lessons[0].kindred[side] > 0.0:
+            key = key_of(wide(windows.link[slot, BUNCH]))
+            windows.worth[key, WORTH + side] = likely(self, side, windows.code[key, CODE])
 
     def scale(self, side: int) -> float:
         """Turn counts into rates, if they tell anything."""
         rate = learning.tells(self.lessons[0], 1 - side) * self.lessons[0].pace[1 - side]
-        return rate / max(self.statistics.total[1 - side], NOTHING)
+        return rate / max(in_all(self, side), NOTHING)
 
     def offset(self, side: int) -> float:
         """Return the rate that all keys have if counts tell nothing."""
@@ -156,16 +163,16 @@ class Valued(Learned):
     def score(self, windows: Windows, side: int, slot: int, clock: int) -> float:  # noqa: ARG002
         """Return the expected importance of the next tick's pairs, in units of the other side's counts."""
         lessons, other = self.lessons[0], 1 - side
-        seen, cell = 0.0, wide(-1)
+        often, seen, cell = 0.0, 0.0, wide(-1)
         if lessons.relied[other] > 0.0 or lessons.doubt[other] < np.inf:  # else all keys are alike
-            seen, cell = of_key(self, windows, slot)
-        weight = lessons.common[other] + lessons.relied[other] * seen
+            often, seen, cell = of_key(self, windows, slot)
+        weight = lessons.common[other] + lessons.relied[other] * often
         return weight * worth_of_pair(self, side, importance_of(windows, slot), seen, cell)
 
     def scale(self, side: int) -> float:
         """Turn counts into rates, or what is common to all keys where that was all there is."""
         lessons, other = self.lessons[0], 1 - side
-        share = 1.0 / max(self.statistics.total[other], NOTHING)
+        share = 1.0 / max(in_all(self, side), NOTHING)
         if lessons.relied[other] == 0.0:
             share = lessons.usual[other] / max(lessons.common[other], NOTHING)
         return lessons.pace[other] * share
@@ -191,18 +198,77 @@ def bring_back(policy: Learned, side: int) -> None:
     policy.fresh[side] *= left
     policy.lessons[0].doubt[side] *= left
     policy.lessons[0].common[side] *= left
+    policy.lessons[0].kindred[1 - side] *= left
+    policy.lessons[0].kindred[side] /= left
     stats.shrink(policy.statistics, side, halves)
     for cell in range(policy.worth.shape[0]):
         policy.worth[cell, side] *= left
 
 
+@outlined
+def take_lesson(policy: Learned) -> None:
+    """Count by what was learned, and say where the order must be laid out anew."""
+    policy = borrowed(policy)
+    lessons = policy.lessons[0]
+    if lessons.adopts == 1:
+        lessons.adopts = 0
+        for side in range(2):
+            adopt(policy, side)
+            lessons.anew[side] = 1
+    for side in range(2):
+        unit = policy.fresh[1 - side] / policy.fresh[side] if lessons.alike_sides == 1 else 0.0
+        if learning.off(unit, lessons.kindred[side]):
+            lessons.kindred[side] = unit
+            lessons.anew[1 - side] = 1
+    if policy.combine != PAIRS:
+        for side in range(2):
+            if learning.lay_out(lessons, side, policy.fresh[side], in_all(policy, 1 - side)):
+                lessons.anew[side] = 1
+
+
 @part
-def of_key(policy: Learned, windows: Windows, slot: int) -> tuple[float, int]:
-    """Return how often the key of a tuple came on the other side, and the cell where its counts are."""
+def adopt(policy: Learned, side: int) -> None:
+    """Let counts of keys in the sample be those of the chosen half-life, and others weigh as much less. O(CELLS)."""
+    lessons, statistics = policy.lessons[0], policy.statistics
+    life = lessons.chosen
+    came = lessons.total[side, life] / lessons.fresh[side, life] * (1 << lessons.level)
+    if came <= 0.0 or statistics.total[side] <= 0.0:
+        return
+    policy.fresh[side] = statistics.total[side] / came
+    unit = policy.fresh[side] / lessons.fresh[side, life]
+    for each in range(learning.CELLS):
+        if lessons.last[each, 0] == learning.UNSET and lessons.last[each, 1] == learning.UNSET:
+            continue
+        cell = stats.find(statistics, lessons.code[each])
+        if cell >= 0:
+            seen, weight = statistics.seen[cell, side], lessons.weight[each, side, life] * unit
+            statistics.seen[cell, side] = weight
+            statistics.total[side] += weight - seen
+            if policy.combine != PAIRS:
+                policy.worth[cell, side] *= weight / seen if seen > 0.0 else 0.0
+
+
+@part
+def likely(policy: Learned, side: int, code: int) -> float:
+    """Return how often a key came on the other side; on both, in weights of the other, if they are alike."""
+    often = stats.weight(policy.statistics, 1 - side, code)
+    kindred = policy.lessons[0].kindred[side]
+    return often + kindred * stats.weight(policy.statistics, side, code) if kindred > 0.0 else often
+
+
+@part
+def in_all(policy: Learned, side: int) -> float:
+    """Return what all arrivals weigh that tuples of a side are judged by."""
+    return policy.statistics.total[1 - side] + policy.lessons[0].kindred[side] * policy.statistics.total[side]
+
+
+@part
+def of_key(policy: Learned, windows: Windows, slot: int) -> tuple[float, float, int]:
+    """Return how often the key of a tuple came, as `likely` says, and on the other side; and where its counts are."""
     bunch = wide(windows.link[slot, BUNCH])
-    code = windows.code[key_of(bunch), CODE]
-    seen = stats.weight(policy.statistics, 1 - (bunch & 1), code)
-    return seen, stats.find(policy.statistics, code) if policy.combine != PAIRS and seen > 0.0 else wide(-1)
+    side, code = bunch & 1, windows.code[key_of(bunch), CODE]
+    often, seen = likely(policy, side, code), stats.weight(policy.statistics, 1 - side, code)
+    return often, seen, stats.find(policy.statistics, code) if policy.combine != PAIRS and seen > 0.0 else wide(-1)
 
 
 @part
@@ -271,6 +337,6 @@ def index(policy: Learned, windows: Windows, slot: int, most: float) -> float:
     lift = learning.lift_of(lessons, side, windows.marks[CLOCK + side] - windows.stamp[slot, POS])
     if policy.combine == PAIRS and lift >= most:
         return most
-    seen, cell = of_key(policy, windows, slot)
-    rate = learning.partners(lessons, side, seen / max(policy.statistics.total[1 - side], NOTHING))
+    often, seen, cell = of_key(policy, windows, slot)
+    rate = learning.partners(lessons, side, often / max(in_all(policy, side), NOTHING))
     return (rate + lift) * worth_of_pair(policy, side, importance_of(windows, slot), seen, cell)

@@ -1,0 +1,121 @@
+"""Measure what no policy that knows the past can exceed, beside PROB that was told the chances of the keys.
+
+A policy gains, in every tick, the chances of the keys of the rows that it holds. So nobody finds more, on average,
+than who holds the likeliest of all rows of the window in every tick, even such as were given up: by the true chances,
+or, where nothing else tells one key from another, by how often each came. Prints a table of both, divided by what
+PROB finds that was told; where popular keys change, divided by what the best policy finds that learns. It takes a
+minute.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import penstock as pen
+from benchmarks import quality, registry_tables
+from benchmarks.auto import ROWS, SEEDS, SHARES, WINDOW
+from penstock.streams.workloads import Workload, zipf
+
+CASES: dict[str, dict[str, Any]] = {
+    "Zipf 0.25": {"keys": 50, "skew": 0.25},
+    "Zipf 0.5": {"keys": 50, "skew": 0.5},
+    "Zipf 1": {"keys": 50},
+    "Zipf 1, 200 keys": {"keys": 200},
+    "Zipf 1, anticorrelated": {"keys": 50, "relation": "anticorrelated"},
+}
+LEARNING = ("prob", "life", "simpprob", "dimpprob", "dgl")  # the best where popular keys change is one of them
+Table = npt.NDArray[np.float64]  # (side, key)
+Keys = npt.NDArray[np.int64]
+
+
+def limit(left: Keys, right: Keys, chances: Callable[[int], Table] | None, keys: int) -> Table:
+    """Return what is found by holding the likeliest rows of the window, by memory; without chances, by counts."""
+    alive, seen, found = np.zeros((2, keys)), np.zeros((2, keys)), np.zeros(len(SHARES))
+    room = 2.0 * WINDOW * np.array(SHARES)
+    for tick, arrived in enumerate(np.stack([left, right], axis=1)):
+        if tick >= WINDOW:
+            alive[0, left[tick - WINDOW]] -= 1
+            alive[1, right[tick - WINDOW]] -= 1
+        if tick >= 2 * WINDOW:
+            worth = (seen if chances is None else chances(tick))[::-1].ravel()  # of rows of each side and key
+            levels, level = np.unique(-worth, return_inverse=True)
+            held = np.cumsum(np.bincount(level, alive.ravel(), levels.size))
+            before = np.concatenate([[0.0], held[:-1]])
+            for side in range(2):
+                at = level[side * keys + arrived[1 - side]]  # rows that are as likely share what room there is
+                share = np.clip((room - before[at]) / max(held[at] - before[at], 1.0), 0.0, 1.0)
+                found += share * alive[side, arrived[1 - side]]
+            found += arrived[0] == arrived[1]
+        for side in range(2):
+            alive[side, arrived[side]] += 1
+            seen[side, arrived[side]] += 1
+    return found
+
+
+def found_by(left: Any, right: Any, policies: Sequence[Any]) -> Table:
+    """Return the pairs that policies find, by memory."""
+    found = pen.compare(
+        left,
+        right,
+        on="key",
+        time="ts",
+        window=WINDOW,
+        policies=policies,
+        memory=[round(2 * share * WINDOW) for share in SHARES],
+        count_from=2 * WINDOW,
+    )
+    return np.array(found["pairs"].to_pylist(), np.float64).reshape(len(policies), len(SHARES))
+
+
+def chances_of(streams: Workload, keys: int) -> Table:
+    """Return the true chances."""
+    return np.array([[side[key] for key in range(keys)] for side in (streams.left_chances, streams.right_chances)])
+
+
+def keys_of(left: Any, right: Any) -> tuple[Keys, Keys]:
+    """Return the keys of two tables."""
+    return left["key"].to_numpy(), right["key"].to_numpy()
+
+
+def steady(given: dict[str, Any]) -> Table:
+    """Return both limits, by memory, over PROB that was told, on streams whose chances never change."""
+    found = np.zeros((3, len(SHARES)))
+    for seed in SEEDS:
+        streams = zipf(ROWS, seed=seed, **given)
+        known = pen.table(left=streams.left_chances, right=streams.right_chances)
+        told = pen.policy("prob", statistics=known)
+        chances, sides = chances_of(streams, given["keys"]), keys_of(streams.left, streams.right)
+        limits = [limit(*sides, each, given["keys"]) for each in (lambda _tick, now=chances: now, None)]
+        found += [found_by(streams.left, streams.right, [told])[0], *limits]
+    return found[1:] / found[0]
+
+
+def drifting() -> Table:
+    """Return the limit by the chances of every tick over the best policy that learns, where popular keys change."""
+    policies, best = np.zeros((len(LEARNING), len(SHARES))), np.zeros(len(SHARES))
+    for seed in SEEDS:
+        first = chances_of(zipf(ROWS, keys=quality.KEYS, relation="correlated", seed=seed), quality.KEYS)
+        left, right = quality.drifting(seed)
+        best += limit(
+            *keys_of(left, right),
+            lambda tick, first=first: np.roll(first, quality.turn(tick), axis=1),
+            quality.KEYS,
+        )
+        policies += found_by(left, right, LEARNING)
+    return best / policies.max(axis=0)
+
+
+def main() -> None:
+    """Print the table."""
+    rows = []
+    for name, given in CASES.items():
+        for label, best in zip(("the chances", "counts"), steady(given), strict=True):
+            rows.append([f"{name}, by {label}", *(f"{value:.3f}" for value in best)])
+    rows.append(["popular keys change, by the chances", *(f"{value:.3f}" for value in drifting())])
+    print(registry_tables.table(["no more than", *(f"{share:.0%}" for share in SHARES)], rows))
+
+
+if __name__ == "__main__":
+    main()
