@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 import penstock as pen
 from oracles import Arrival, Bounded, Kind, Policy, bounded, exact
 from penstock.core import census, step
+from penstock.core import join as driver
+from penstock.core.windows import KEYS, NONE
 from traces import Got, Pusher, by_time, drive, pushes, random_trace, traces, window
 
 CHANCES = (0.0, 0.05, 0.1, 0.1, 0.2, 0.25, 0.3, 0.1 + 0.2, 0.5, 1.0)
@@ -108,6 +110,42 @@ def test_a_long_life(seed: int) -> None:
     want = bounded(trace, spans=(60, 90), kind="time", limits=40, policy="life", p=(p[0], p[1]))
     got = drive(trace, (500, 501), window=(60, 90), policy=made("life", (p[0], p[1])), memory=40)
     check(want, got)
+
+
+@pytest.mark.parametrize("policy", ["life", "prob", "oldest"])
+@pytest.mark.parametrize("kind", ["time", "rows"])
+@pytest.mark.parametrize("seed", range(2))
+def test_ids_of_keys_that_left_go_to_others(
+    monkeypatch: pytest.MonkeyPatch, seed: int, kind: Kind, policy: Policy
+) -> None:
+    """What the order still says of a key that left is not taken for the one that has its id."""
+    monkeypatch.setattr(driver, "FIRST_KEYS", 4)
+    monkeypatch.setattr(driver, "FEW_KEYS", 0)
+    keys = 300
+    rng = np.random.default_rng(seed)
+    trace = by_time(random_trace(seed, 1200, keys, tie=0.5))
+    p = tuple({key: float(rng.choice(CHANCES)) for key in range(keys)} for _ in range(2))
+    want = bounded(trace, spans=(60, 90), kind=kind, limits=40, policy=policy, p=(p[0], p[1]))
+    pusher = Pusher(window=window((60, 90), kind), memory=40, policy=made(policy, (p[0], p[1])))
+    for part in pushes(trace, range(0, len(trace), 5)):
+        pusher.push(part)
+    assert isinstance(pusher.join._core, driver.WindowJoin)
+    assert pusher.join._core.windows.marks[KEYS] < keys // 2
+    check(want, pusher.finish())
+
+
+def test_places_of_keys_that_left_are_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New keys without end: a search in the table always comes to a free place."""
+    monkeypatch.setattr(driver, "FIRST_KEYS", 4)
+    monkeypatch.setattr(driver, "FEW_KEYS", 0)
+    keys = np.random.default_rng(1).integers(0, 1 << 40, (2, 6000))
+    join = pen.Join(on="key", time="ts", window=40, memory=30, policy="oldest")
+    for at in range(0, keys.shape[1], 5):
+        ts = np.arange(at, at + 5)
+        left, right = (pa.table({"ts": ts, "key": side[ts]}) for side in keys)
+        join.push(left=left, right=right)
+        assert isinstance(join._core, driver.WindowJoin)
+        assert (join._core.windows.table == NONE).mean() > 0.2
 
 
 SOURCES = [

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, kernel, part, wide
+from penstock.core.jit import borrowed, kernel, part, wide, zeros
 from penstock.core.rings import LONG_AGO, Batch
 from penstock.core.rng import mixed
 from penstock.core.windows import Ints
@@ -23,7 +23,7 @@ BITS = 10
 REGISTERS = 1 << BITS
 STRETCHES = 8  # of a window
 SLOTS = STRETCHES + 1  # one is only partly in the window
-S_BITS, S_REST, TOP = np.uint64(BITS), np.uint64(64 - BITS), np.uint64(1 << 63)
+S_BITS, S_REST = np.uint64(BITS), np.uint64(64 - BITS)
 LONGEST = 64 - BITS + 1
 BIAS = 0.7213 / (1 + 1.079 / REGISTERS)
 
@@ -53,12 +53,21 @@ def empty(span: Ints, columns: int) -> Sketch:
 @part
 def run_of(word: np.uint64) -> int:
     """Return how many zeros the bits after those of the register begin with, plus one."""
-    rest = word << S_BITS
-    run = wide(1)
-    while run < LONGEST and not rest & TOP:
-        rest = rest << np.uint64(1)
-        run += 1
-    return run
+    return min(zeros(word << S_BITS) + 1, wide(LONGEST))
+
+
+@part
+def slot_of(sketch: Sketch, keys: Ints, s: int, stretch: int) -> int:
+    """Return the slot of a stretch of a window, emptied if it held another; -1: the window has passed it."""
+    if stretch < sketch.last[s] // sketch.width[s] - STRETCHES:
+        return wide(-1)
+    slot = stretch % SLOTS
+    if sketch.stretch[s, slot] != stretch:
+        sketch.stretch[s, slot] = stretch
+        sketch.rows[s, slot] = 0
+        for c in range(keys[s], keys[s + 1]):
+            sketch.registers[c, slot, :] = 0
+    return slot
 
 
 @kernel
@@ -68,17 +77,19 @@ def note(sketch: Sketch, batch: Batch, keys: Ints) -> None:
     How far windows have come by then, in ``last``, is known before. Cost: O(1) per row.
     """
     sketch, batch, keys = borrowed(sketch), borrowed(batch), borrowed(keys)
+    until = np.full(sketch.width.size, LONG_AGO)  # stream -> where the stretch of its last row ends
+    slots = np.zeros(sketch.width.size, np.int64)
     for i in range(batch.row.size):
         s = batch.stream[i]
-        stretch = batch.pos[i] // sketch.width[s]
-        if batch.row[i] < 0 or stretch < sketch.last[s] // sketch.width[s] - STRETCHES:
+        if batch.row[i] < 0:
             continue
-        slot = stretch % SLOTS
-        if sketch.stretch[s, slot] != stretch:
-            sketch.stretch[s, slot] = stretch
-            sketch.rows[s, slot] = 0
-            for c in range(keys[s], keys[s + 1]):
-                sketch.registers[c, slot, :] = 0
+        if batch.pos[i] >= until[s]:
+            stretch = batch.pos[i] // sketch.width[s]
+            until[s] = (stretch + 1) * sketch.width[s]
+            slots[s] = slot_of(sketch, keys, s, stretch)
+        slot = slots[s]
+        if slot < 0:
+            continue
         sketch.rows[s, slot] += 1
         for c in range(keys[s], keys[s + 1]):
             word = mixed(np.uint64(batch.code[i, c - keys[s]]))

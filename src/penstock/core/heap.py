@@ -48,6 +48,7 @@ from penstock.core.windows import (
     Ints,
     Windows,
     Words,
+    ask_for_first,
     ask_for_neighbours,
     bunch_of,
     first,
@@ -65,6 +66,7 @@ NEVER = np.iinfo(np.int64).max
 FAR = float(1 << 60)
 ROUNDING = 2.0**-50
 FEW = 64  # so many old entries do no harm
+CACHED = 4096  # what fewer entries than these stand for is near anyway
 DEEPEST = 32  # more levels than there can be
 # columns of `tag`; the first two as in `stamp`
 BORN, NUMBER, LEAF = 0, 1, 2
@@ -120,20 +122,26 @@ def fits(heap: Heap, *, policy: Any, entries: int, keys: int, slots: int, span: 
     return room and heap.known.shape[1] == (keys if ranks(policy) == "key" else slots)
 
 
+def widened(heap: Heap, policy: Any, windows: Windows, used: int) -> Heap:
+    """Return heaps with room for as many keys as the windows have, of which so many are used."""
+    keys = windows.code.shape[0]
+    if ranks(policy) != "key" or heap.known.shape[1] == keys:
+        return heap  # or its leaves are slots
+    known = np.zeros((2, keys), np.int8)
+    known[:, :used] = heap.known[:, :used]
+    heap = heap._replace(known=known)
+    if by_importance(policy):
+        root = np.full((2, keys), NOBODY, np.int32)
+        root[:, :used] = heap.kin.root[:, :used]
+        heap = heap._replace(kin=heap.kin._replace(root=root))
+    return heap
+
+
 def renamed(heap: Heap, policy: Any, windows: Windows, moved: Words) -> Heap:
     """Return heaps after keys got other ids, or -1: who was forgotten has entries no more. O(keys + entries)."""
-    if ranks(policy) != "key":
-        return heap  # its leaves are slots
-    used, keys = moved.size, windows.code.shape[0]
-    if heap.known.shape[1] != keys:
-        known = np.zeros((2, keys), np.int8)
-        known[:, :used] = heap.known[:, :used]
-        heap = heap._replace(known=known)
-        if by_importance(policy):
-            root = np.full((2, keys), NOBODY, np.int32)
-            root[:, :used] = heap.kin.root[:, :used]
-            heap = heap._replace(kin=heap.kin._replace(root=root))
-    rename(windows, heap, moved)
+    heap = widened(heap, policy, windows, moved.size)
+    if ranks(policy) == "key":
+        rename(windows, heap, moved)
     return heap
 
 
@@ -233,8 +241,8 @@ def first_child(heap: Heap, side: int, clock: int, place: int) -> tuple[int, flo
 
 
 @outlined
-def sink(heap: Heap, side: int, clock: int, place: int) -> None:
-    """Move the entry at a place down to where it belongs, and certify all on its way.
+def sink(heap: Heap, side: int, clock: int, place: int) -> int:
+    """Move the entry at a place down to where it belongs, and certify all on its way; returns how far it went.
 
     The way is found by what entries are worth, and only then do they move: what else they say is asked for as the
     way is found, all at once, and would else be waited for on every level.
@@ -263,6 +271,7 @@ def sink(heap: Heap, side: int, clock: int, place: int) -> None:
         while place > top:
             place = (place - 1) >> SHIFT
             certify(heap, side, clock, place)
+    return depth
 
 
 @outlined
@@ -288,16 +297,17 @@ def add(heap: Heap, side: int, clock: int) -> None:
 
 
 @outlined
-def drop_first(heap: Heap, side: int, clock: int) -> None:
-    """Take the entry at the top out of the heap."""
+def drop_first(heap: Heap, side: int, clock: int) -> int:
+    """Take the entry at the top out of the heap; returns how far the one that took its place went down."""
     heap = borrowed(heap)
     last = heap.size[side] - 1
     move(heap, side, last, 0)
     heap.size[side] = last
-    if last > 0:
-        if fades(heap):
-            certify_up(heap, side, clock, (last - 1) >> SHIFT, last)
-        sink(heap, side, clock, 0)
+    if last == 0:
+        return 0
+    if fades(heap):
+        certify_up(heap, side, clock, (last - 1) >> SHIFT, last)
+    return sink(heap, side, clock, 0)
 
 
 @part
@@ -612,42 +622,84 @@ def correct(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     clock = windows.marks[CLOCK + side]
     if slot < 0:
         heap.known[side, leaf] = 0  # it may have other entries, but they say more than this one did
-        drop_first(heap, side, clock)
+        ask_for_candidates(policy, windows, heap, side, drop_first(heap, side, clock))
         return wide(NOBODY)
     worth = truth(policy, windows, side, slot)
     even = heap.ties.shape[1] <= 1 or heap.ties[side, 0] == tie(policy, windows, side, slot)
     if windows.stamp[slot, ROW] == tag[NUMBER] and worth == heap.worth[side, 0] and even:
         return slot
     write(policy, windows, heap, side, wide(0), leaf, slot)
-    sink(heap, side, clock, 0)
+    ask_for_candidates(policy, windows, heap, side, sink(heap, side, clock, 0))
     return wide(NOBODY)
 
 
-def ask_for_candidates(policy: Any, windows: Windows, heap: Heap, side: int) -> None:
-    """Ask for the keys of the entries below the top: one of them is the next there."""
+def ask_for_candidates(policy: Any, windows: Windows, heap: Heap, side: int, depth: int) -> None:
+    """Ask for what a look at the entries that have just come up in the heap will touch, the less the further down.
+
+    An entry went down so many places: above each of them one came up. On its own way up it stays at a place for a
+    few victims. So there is time for one thing a place: its key, who plays for it, its neighbours in time.
+    """
 
 
-def _ask_for_keys(policy: Any, windows: Windows, heap: Heap, side: int) -> None:  # noqa: ARG001
-    for place in range(1, FAN + 1):
-        prefetch(windows.code, heap.tag[side, place, LEAF])
+def _ask_for_keys(policy: Any, windows: Windows, heap: Heap, side: int, depth: int) -> None:
+    if heap.size[side] < CACHED:
+        return
+    tag, path = heap.tag[side], heap.path
+    if depth > 3:
+        prefetch(windows.code, tag[path[2], LEAF])
+    if depth > 2:
+        ask_for_first(windows, bunch_of(tag[path[1], LEAF], side))
+    if depth > 1:
+        slot = wide(front(policy, windows, heap, side, tag[path[0], LEAF]))
+        if slot >= 0:
+            prefetch(windows.stamp, slot)
+    if depth > 0:
+        slot = wide(front(policy, windows, heap, side, tag[0, LEAF]))
+        if slot >= 0:
+            ask_for_neighbours(windows, slot)
 
 
 @overload(ask_for_candidates)
-def _ask_for_candidates(policy: Any, windows: Any, heap: Any, side: Any) -> Any:  # noqa: ARG001
+def _ask_for_candidates(policy: Any, windows: Any, heap: Any, side: Any, depth: Any) -> Any:  # noqa: ARG001
     if ranks(policy) == "key":
         return _ask_for_keys
-    return lambda policy, windows, heap, side: None  # noqa: ARG005
+    return lambda policy, windows, heap, side, depth: None  # noqa: ARG005
 
 
 # --- victims ------------------------------------------------------------------------------------------------------
 
 
-@part
-def ask_for_next(windows: Windows, slot: int) -> None:
-    """Ask for the memory that a look at the two tuples behind this one will touch."""
+def ask_for_waiting(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:
+    """Ask for the memory that a look at the tuples behind one that waits will touch, the less the further behind."""
+
+
+def _ask_for_neighbours(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:  # noqa: ARG001
     following = wide(windows.link[slot, NEWER])
     if following >= 0:
         ask_for_neighbours(windows, following)
+
+
+def _ask_for_their_keys(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:  # noqa: ARG001
+    if windows.marks[LIVE + side] < CACHED:
+        return
+    link = windows.link
+    following = wide(link[slot, NEWER])
+    if following < 0:
+        return
+    ask_for_first(windows, wide(link[following, BUNCH]))
+    for _ in range(2):
+        following = wide(link[following, NEWER])
+        if following < 0:
+            return
+    bunch = wide(link[following, BUNCH])
+    prefetch(windows.runs, bunch)
+    prefetch(heap.known[side], key_of(bunch))
+    prefetch(link, wide(link[following, NEWER]))
+
+
+@overload(ask_for_waiting)
+def _ask_for_waiting(policy: Any, windows: Any, heap: Any, side: Any, slot: Any) -> Any:  # noqa: ARG001
+    return _ask_for_their_keys if ranks(policy) == "key" else _ask_for_neighbours
 
 
 @part
@@ -665,13 +717,13 @@ def first_waiting(policy: Any, windows: Windows, heap: Heap, side: int) -> int:
     marks, link = windows.marks, windows.link
     while marks[WAITS + side] >= 0:
         slot = marks[WAITS + side]
+        ask_for_waiting(policy, windows, heap, side, slot)
         leaf = leaf_of(policy, windows, slot)
         first_to_go = link[slot, NEWER] < 0 or truth(policy, windows, side, slot) == lowest(policy)
         plays = (first_to_go or needs_entry(policy, heap, side, leaf)) and (
             front(policy, windows, heap, side, leaf) == slot
         )
         if plays and first_to_go:
-            ask_for_next(windows, slot)
             return slot
         marks[WAITS + side] = link[slot, NEWER]
         if plays and needs_entry(policy, heap, side, leaf):
@@ -741,7 +793,6 @@ def least(policy: Any, windows: Windows, heap: Heap, pool: int) -> int:
                 best, slot = 1, theirs
         if best >= 0 and slot < 0:
             slot = correct(policy, windows, heap, best)
-            ask_for_candidates(policy, windows, heap, best)
         if best < 0 or slot >= 0:
             return slot
 

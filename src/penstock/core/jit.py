@@ -209,6 +209,27 @@ def _rank(number: Any) -> Any:  # noqa: ARG001 - the signature must match
     return look
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _zeros(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - the signature is Numba's
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        return builder.ctlz(arguments[0], ir.IntType(1)(0))
+
+    return types.int64(types.uint64), generate
+
+
+def zeros(word: Any) -> int:
+    """Return how many zeros the 64 bits of a word begin with."""
+    return 64 - int(word).bit_length()
+
+
+@overload(zeros)
+def _leading(word: Any) -> Any:  # noqa: ARG001 - the signature must match
+    def look(word: Any) -> Any:
+        return _zeros(word)
+
+    return look
+
+
 def columns(**fields: int) -> Callable[[T], T]:
     """Say how many columns arrays in a NamedTuple have: the compiler knows it where they are borrowed.
 

@@ -36,6 +36,7 @@ FIRST_SLOTS = 1024
 FEW_KEYS = 1 << 17  # up to so many, ids are cheaper than looking for those no longer needed
 FIRST_PAIRS = 1 << 16
 FIRST_LEDGER = 1 << 12
+NO_LEAVES = np.empty((2, 0), np.int8)
 
 
 class WindowJoin:
@@ -62,6 +63,7 @@ class WindowJoin:
             merits=int(has_merits(policy)),
         )
         self._most_keys = FIRST_KEYS
+        self._spare = np.zeros(store.IDS, np.int32)
         self.counts = np.zeros(COUNTS, np.int64)
         self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
         self._ledger = np.empty((FIRST_LEDGER, 5), np.int64)
@@ -77,7 +79,7 @@ class WindowJoin:
         The key column of `batch` is filled in here from the codes.
         """
         self._reserve(code.size)
-        store.find_keys(self.windows, code, batch.key)
+        store.find_keys(self.windows, code, batch.key, self._spare)
         return self._run(batch, code, ends=0)
 
     def warm(self) -> None:
@@ -146,22 +148,42 @@ class WindowJoin:
             size = 2 * (int(windows.marks[OVERFULL]) + rows)
             windows = windows._replace(overfull=store.grown(windows.overfull, size, int(windows.marks[OVERFULL])))
         self.windows = windows
-        if windows.marks[KEYS] + rows > self._most_keys:
-            self._forget_keys(rows)
+        if windows.marks[KEYS] + rows - self._spare[store.SPARE] > self._most_keys:
+            self._find_ids(rows)
         if grew:
             self.rebuild_heap()
 
-    def _forget_keys(self, rows: int) -> None:
+    def _find_ids(self, rows: int) -> None:
+        """See to it that so many new keys get ids: spare ones, or new ones if the last round found few."""
+        known = self.heap.known if ranks(self.policy) == "key" else NO_LEAVES
+        spare, marks = self._spare, self.windows.marks
+        if spare.size < store.IDS + rows:
+            spare = self._spare = store.grown(spare, store.IDS + rows, spare.size)
+        while True:
+            store.gather_ids(self.windows, known, spare, rows)
+            if spare[store.SPARE] >= rows:
+                return
+            most = most_keys(int(spare[store.HELD]), rows)
+            spare[store.HAND] = spare[store.HELD] = 0
+            # places that keys left are searched past: without this, a table would sooner or later have no others
+            store.enter_codes(self.windows.table, self.windows.code[: int(marks[KEYS])])
+            if marks[KEYS] + rows - spare[store.SPARE] <= most:
+                break
+        self._most_keys = most
+        self.windows = store.roomier_keys(self.windows, most, anew=False)
+        self.heap = heaps.widened(self.heap, self.policy, self.windows, int(marks[KEYS]))
+
+    def _forget_keys(self) -> None:
         """Forget the keys that hold no tuple."""
-        moved = self._sweep(rows)
+        moved = self._sweep()
         self.heap = heaps.renamed(self.heap, self.policy, self.windows, moved)
 
-    def _sweep(self, rows: int) -> Words:
-        """Renumber the keys that hold a tuple, and say how many there may be before the next time."""
+    def _sweep(self) -> Words:
+        """Renumber the keys that hold a tuple."""
         moved = store.drop_keys(self.windows)
-        held = int(self.windows.marks[KEYS])
-        self._most_keys = held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS))
-        self.windows = store.roomier_keys(self.windows, self._most_keys)
+        self._spare[: store.IDS] = 0
+        self._most_keys = most_keys(int(self.windows.marks[KEYS]), 0)
+        self.windows = store.roomier_keys(self.windows, self._most_keys, anew=True)
         return moved
 
     def rebuild_heap(self) -> None:
@@ -233,7 +255,7 @@ class WindowJoin:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name, without keys that hold no tuple."""
-        self._forget_keys(0)
+        self._forget_keys()
         parts = {"windows": store.saved(self.windows), "policy": self.policy, "plan": self.plan}
         return {"counts": self.counts, "shed": self.take_back_ledger()} | {
             name: value for part, members in parts.items() for name, value in flatten(part, members).items()
@@ -246,7 +268,7 @@ class WindowJoin:
         self.windows = store.viewed(unflatten("windows", store.saved(self.windows), arrays))
         self.policy = unflatten("policy", self.policy, arrays)
         self.plan = unflatten("plan", self.plan, arrays)
-        self._sweep(0)
+        self._sweep()
         self.rebuild_heap()
 
     def take_back_ledger(self) -> Ints:
@@ -262,6 +284,11 @@ class WindowJoin:
             came = int(self.counts[ARRIVED + side])
             left = int(self.windows.marks[LIVE + side] + self.counts[EXPIRED + side]) + shed
             assert came == left, f"books do not balance: {came} came, {left} accounted for"
+
+
+def most_keys(held: int, rows: int) -> int:
+    """Return how many ids there may be for so many keys with tuples before ids that nobody needs are looked for."""
+    return held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS))
 
 
 def flatten(name: str, value: Any) -> dict[str, npt.NDArray[Any]]:

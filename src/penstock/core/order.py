@@ -37,6 +37,49 @@ def merge(left: Arrivals, right: Arrivals, side: npt.NDArray[Any], out: Arrivals
         j += not from_left
 
 
+def taking_turns(side: npt.NDArray[Any], ts: Ints, sides: int, bar: int) -> Ints:
+    """Return the places of rows older than `bar` in order of time, then of sides, then as they are.
+
+    Cost: O(rows * sides) where the rows of each side are in order of time, else O(rows log rows).
+    """
+    order, count = merge_places(side, ts, sides, bar)
+    if count >= 0:
+        return order[:count]
+    order = np.flatnonzero(ts < bar)
+    order = order[np.argsort(side[order], kind="stable")]
+    return order[np.argsort(ts[order], kind="stable")]
+
+
+@kernel
+def merge_places(side: npt.NDArray[Any], ts: Ints, sides: int, bar: int) -> tuple[Ints, int]:
+    """Return places as ``taking_turns`` does, with room behind them, and how many; -1: a side is not in order."""
+    side, ts = borrowed(side), borrowed(ts)
+    ends = np.zeros(sides + 1, np.int64)
+    for i in range(side.size):
+        ends[side[i] + 1] += 1
+    ends = np.cumsum(ends)
+    heads = ends[:-1].copy()
+    mine = np.empty(side.size, np.int64)  # places, those of a side together
+    for i in range(side.size):
+        at = heads[side[i]]
+        if at > ends[side[i]] and ts[i] < ts[mine[at - 1]]:
+            return mine, -1
+        mine[at] = i
+        heads[side[i]] += 1
+    heads[:] = ends[:-1]
+    order = np.empty(side.size, np.int64)
+    for n in range(side.size):
+        best, least = -1, bar
+        for s in range(sides):
+            if heads[s] < ends[s + 1] and ts[mine[heads[s]]] < least:
+                best, least = s, ts[mine[heads[s]]]
+        if best < 0:
+            return order, n
+        order[n] = mine[heads[best]]
+        heads[best] += 1
+    return order, side.size
+
+
 @kernel
 def extent(values: Ints) -> tuple[int, int, bool]:
     """Return the smallest and the largest of some numbers, and whether none is less than the one before it. O(n)."""

@@ -1,10 +1,11 @@
 """Give up rows of an n-way join: all windows share one pool, and whoever is worth least leaves it first.
 
-A row that is given up stays in its ring as a mark that joins nothing, until such marks outnumber the rows.
+A row that is given up stays in its ring as a mark that joins nothing, until such marks outnumber the rows. Under a
+budget each window is one ring, and has the number of its stream.
 """
 
 from penstock.core.jit import borrowed, kernel, part
-from penstock.core.rings import CODE, FRESH, LONG_AGO, LOW, NEXT, POS, ROW, WEIGHT, Windows, put, put_key
+from penstock.core.rings import CODE, FRESH, LONG_AGO, LOW, NEXT, POS, ROW, SHIFT, WEIGHT, Windows, put, put_key
 from penstock.core.windows import Ints
 from penstock.core.worth import (
     CELL,
@@ -80,19 +81,20 @@ def leave(windows: Windows, pool: Pool, s: int, place: int) -> None:
 
 @part
 def expire(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> None:
-    """Let go of rows that are too old for whatever comes from `now` on."""
+    """Let go of rows that are too old for whatever comes from `now` on: at the end of every ring."""
     bounded = pool.state[KIND] != EXACT
     for s in range(span.size):
-        low, end = windows.ends[s, LOW], windows.ends[s, NEXT]
-        base, mask = windows.first[s], windows.mask[s]
-        clock = now
-        if by_rows[s]:
-            clock = windows.rows[base + ((end - 1) & mask), POS] if low < end else LONG_AGO
-        while low < end and clock - windows.rows[base + (low & mask), POS] >= span[s]:
-            if bounded and windows.rows[base + (low & mask), ROW] >= 0:
-                leave(windows, pool, s, low)
-            low += 1
-        windows.ends[s, LOW] = low
+        for ring in range(windows.rings[s], windows.rings[s + 1]):
+            low, end = windows.ends[ring, LOW], windows.ends[ring, NEXT]
+            base, mask = windows.first[ring], windows.mask[ring]
+            clock = now
+            if by_rows[s]:
+                clock = windows.rows[base + ((end - 1) & mask), POS] if low < end else LONG_AGO
+            while low < end and clock - windows.rows[base + (low & mask), POS] >= span[s]:
+                if bounded and windows.rows[base + (low & mask), ROW] >= 0:
+                    leave(windows, pool, s, low)
+                low += 1
+            windows.ends[ring, LOW] = low
 
 
 @kernel
@@ -120,46 +122,54 @@ def close(windows: Windows, span: Ints, by_rows: Ints, pool: Pool, now: int) -> 
 
 
 @part
-def carry(windows: Windows, old: Windows, keys: Ints, s: int, place: int, before: int) -> None:
-    """Enter the keys and the importance of a row of older windows, which was at a place of the ring before."""
-    at = windows.first[s] + (place & windows.mask[s])
+def carry(windows: Windows, old: Windows, keys: Ints, s: int, place: int, at: int, before: int) -> None:
+    """Enter the keys and the importance of a row of older windows, that is now at `at` and was at `before`."""
     if windows.value.size:
-        windows.value[at] = old.value[old.first[s] + before]
+        windows.value[at] = old.value[before]
     for c in range(keys[s], keys[s + 1]):
-        put_key(windows, c, place, old.nodes[old.column[c, 1] + before, CODE], windows.rows[at, ROW])
+        code = old.nodes[before + old.column[c, SHIFT], CODE]
+        put_key(windows, c, at, place, code, windows.rows[at, ROW])
+
+
+@part
+def refill_ring(windows: Windows, old: Windows, keys: Ints, pool: Pool, link: Ints, s: int, ring: int) -> None:
+    """Enter the rows of one older ring, without the marks; the newest says how far its window counts, and stays."""
+    leaves = pool.state[KIND] in (PROB, OLDEST)
+    low, end = old.ends[ring, LOW], old.ends[ring, NEXT]
+    if leaves:
+        for place in range(low, end):
+            before = old.first[ring] + (place & old.mask[ring])
+            if old.rows[before, ROW] >= 0:
+                pool.leaf[link[before, CELL], s, FIRST] = NOBODY
+    fresh = low
+    for place in range(low, end):
+        before = old.first[ring] + (place & old.mask[ring])
+        ts, pos, row, weight = old.rows[before]
+        if row < 0 and place < end - 1:
+            continue
+        at = windows.first[ring] + (fresh & windows.mask[ring])
+        put(windows, at, ts, pos, row, weight)
+        carry(windows, old, keys, s, fresh, at, before)
+        if leaves and row >= 0:
+            append(pool, windows, s, fresh, link[before, CELL])
+        fresh += 1
+    windows.ends[ring, LOW] = low
+    windows.ends[ring, NEXT] = fresh
+    windows.ends[ring, FRESH] = fresh
 
 
 @kernel
 def refill(windows: Windows, old: Windows, keys: Ints, pool: Pool, link: Ints) -> None:
-    """Enter the rows of older windows, without the marks; the newest says how far its window counts, and stays.
+    """Enter the rows of older windows, without the marks.
 
     Parameters:
         link: that of the pool for the older windows.
     """
     windows, old, keys = borrowed(windows), borrowed(old), borrowed(keys)
     pool, link = borrowed(pool), borrowed(link)
-    leaves = pool.state[KIND] in (PROB, OLDEST)
-    for s in range(old.mask.size):
-        low, end = old.ends[s, LOW], old.ends[s, NEXT]
-        if leaves:
-            for place in range(low, end):
-                at = old.first[s] + (place & old.mask[s])
-                if old.rows[at, ROW] >= 0:
-                    pool.leaf[link[at, CELL], s, FIRST] = NOBODY
-        fresh = low
-        for place in range(low, end):
-            before = place & old.mask[s]
-            ts, pos, row, weight = old.rows[old.first[s] + before]
-            if row < 0 and place < end - 1:
-                continue
-            put(windows, s, fresh, ts, pos, row, weight)
-            carry(windows, old, keys, s, fresh, before)
-            if leaves and row >= 0:
-                append(pool, windows, s, fresh, link[old.first[s] + before, CELL])
-            fresh += 1
-        windows.ends[s, LOW] = low
-        windows.ends[s, NEXT] = fresh
-        windows.ends[s, FRESH] = fresh
+    for s in range(keys.size - 1):
+        for ring in range(old.rings[s], old.rings[s + 1]):
+            refill_ring(windows, old, keys, pool, link, s, ring)
     if pool.state[KIND] == EACH:
         rank_anew(windows, pool)
 

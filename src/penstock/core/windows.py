@@ -2,8 +2,8 @@
 
 Three structures share the tuples, each a few arrays:
 
-- *keys*: a hash table from 64-bit codes to small key ids. Ids are given in order of first sight and stay until
-  a sweep drops the ids that nobody needs.
+- *keys*: a hash table from 64-bit codes to small key ids. An id stays while tuples have it; once ids are many, a
+  hand goes round them and gathers those that nobody needs, as many as the next batch may ask for.
 - *slots*: one tuple each, on a free list, chained per side from the oldest to the newest.
 - *runs*: the tuples of one key and side (a *bunch*), oldest first, contiguous, so that probing reads forward. A
   single tuple needs no block: the run's START is its slot.
@@ -29,8 +29,9 @@ Masks = npt.NDArray[Any]  # True or False
 
 LEFT, RIGHT = 0, 1
 
-# columns of a key's line: what its tuples are worth, one per side (in `worth`), and its 64-bit code (in `code`)
-WORTH, CODE = 0, 2
+# columns of a key's line: what its tuples are worth, one per side (in `worth`), its 64-bit code, and its place in the
+# table (in `code`; -1: it is in none, its id is spare)
+WORTH, CODE, SEAT = 0, 2, 3
 # columns of `stamp`: when the tuple counts from (a timestamp, or a row count), and its number within its side
 POS, ROW = 0, 1
 # columns of `link`: the tuple's bunch (-1: the slot is free), its place in the run, and its neighbours in time
@@ -43,6 +44,9 @@ OLDEST, NEWEST, LIVE, USED, CLOCK, NEXT, WAITS, REACHED, BUNCHES = 6, 8, 10, 12,
 MARKS = 24
 
 NONE = -1
+VACATED = -2  # in the table: a key left, and others may be behind it
+# entries of `spare`: the next key to look at, the keys with tuples seen on this round, how many ids are spare, which
+HAND, HELD, SPARE, IDS = 0, 1, 2, 3
 NO_TICK = np.iinfo(np.int64).min
 NEVER = -(1 << 61)  # before any time, and far enough from the end of the numbers to be reckoned with
 SIZES = 31
@@ -55,8 +59,8 @@ SMALL = 1  # the first block of a run has room for 2**SMALL tuples
 class Windows(NamedTuple):
     """The live tuples of both sides."""
 
-    table: Words  # hash slot -> key id, or -1
-    code: Ints  # (key id, CODE)
+    table: Words  # hash slot -> key id, or -1, or -2: one left
+    code: Ints  # (key id, CODE..SEAT)
     worth: Floats  # the same memory: (key id, WORTH + side), good while that side has tuples of the key
     runs: Words  # the same memory: (bunch, START..ALIVE)
     pool: Words  # blocks of runs: [log2 of the capacity, entry, entry, ...]; an entry is a slot, or -1: it left
@@ -173,16 +177,30 @@ def known_key(windows: Windows, code: int) -> int:
     """Return the id of a key by its code, or -1."""
     table = windows.table
     at = home(table, code)
-    while table[at] >= 0 and windows.code[table[at], CODE] != code:
+    while table[at] != NONE and (table[at] == VACATED or windows.code[table[at], CODE] != code):
         at = (at + 1) & (table.size - 1)
     return wide(table[at])
 
 
+@part
+def take_id(windows: Windows, spare: Words) -> int:
+    """Return an id for a new key: a spare one if there is any."""
+    left = wide(spare[SPARE]) - 1
+    if left < 0:
+        new = windows.marks[KEYS]
+        windows.marks[KEYS] = new + 1
+        return new
+    spare[SPARE] = left
+    if left >= AHEAD:
+        prefetch(windows.code, wide(spare[IDS + left - AHEAD]))
+    return wide(spare[IDS + left])
+
+
 @kernel
-def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
+def find_keys(windows: Windows, codes: Ints, keys: Words, spare: Words) -> None:
     """Write the key id of every code, new ids for new codes; there must be room for all of them."""
-    windows, codes, keys = borrowed(windows), borrowed(codes), borrowed(keys)
-    table, code, runs, marks = windows.table, windows.code, windows.runs, windows.marks
+    windows, codes, keys, spare = borrowed(windows), borrowed(codes), borrowed(keys), borrowed(spare)
+    table, code, runs = windows.table, windows.code, windows.runs
     for i in range(-2 * AHEAD, codes.size):
         far, near = i + 2 * AHEAD, i + AHEAD
         if far < codes.size:
@@ -193,19 +211,61 @@ def find_keys(windows: Windows, codes: Ints, keys: Words) -> None:
         if i < 0:
             continue
         at = wide(keys[i])
-        while table[at] >= 0 and code[table[at], CODE] != codes[i]:
+        vacant = wide(NONE)
+        while table[at] != NONE and (table[at] == VACATED or code[table[at], CODE] != codes[i]):
+            if table[at] == VACATED and vacant < 0:
+                vacant = at
             at = (at + 1) & (table.size - 1)
-        if table[at] < 0:
-            new = marks[KEYS]
+        if table[at] == NONE:
+            at = vacant if vacant >= 0 else at
+            new = take_id(windows, spare)
             table[at] = new
             code[new, CODE] = codes[i]
+            code[new, SEAT] = at
             for side in range(2):
                 bunch = bunch_of(new, side)
                 runs[bunch, HEAD] = NONE
                 runs[bunch, COUNT] = 0
                 runs[bunch, ALIVE] = 0
-            marks[KEYS] = new + 1
         keys[i] = table[at]
+
+
+@part
+def vacate(table: Words, at: int) -> None:
+    """Take a key out of the table. Searches go on past its place unless nothing is behind it."""
+    last = table.size - 1
+    table[at] = VACATED
+    if table[(at + 1) & last] == NONE:
+        while table[at] == VACATED:
+            table[at] = NONE
+            at = (at - 1) & last
+
+
+@kernel
+def gather_ids(windows: Windows, known: npt.NDArray[Any], spare: Words, wanted: int) -> None:
+    """Move the hand on over the keys, and make the ids of those without tuples spare: so many, or to the last key.
+
+    `known` is what the order knows of keys, (side, key): of the next that gets a spare id it knows nothing.
+    """
+    windows, known, spare = borrowed(windows), borrowed(known), borrowed(spare)
+    code, runs, keys = windows.code, windows.runs, windows.marks[KEYS]
+    key, count = wide(spare[HAND]), wide(spare[SPARE])
+    while count < wanted and key < keys:
+        if key + AHEAD < keys:
+            prefetch(windows.table, code[key + AHEAD, SEAT])
+        if runs[bunch_of(key, LEFT), ALIVE] + runs[bunch_of(key, RIGHT), ALIVE] > 0:
+            spare[HELD] += 1
+        elif code[key, SEAT] >= 0:
+            vacate(windows.table, code[key, SEAT])
+            code[key, SEAT] = NONE
+            if known.shape[1] > 0:
+                known[LEFT, key] = 0
+                known[RIGHT, key] = 0
+            spare[IDS + count] = key
+            count += 1
+        key += 1
+    spare[HAND] = key
+    spare[SPARE] = count
 
 
 @part
@@ -307,6 +367,16 @@ def ask_for_entry(windows: Windows, slot: int) -> None:
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
+
+
+@part
+def ask_for_first(windows: Windows, bunch: int) -> None:
+    """Ask for what says which tuple of a bunch is the oldest, or, if it is the only one, for that tuple."""
+    runs = windows.runs
+    if runs[bunch, HEAD] < 0:
+        prefetch(windows.stamp, wide(runs[bunch, START]))
+    else:
+        prefetch(windows.pool, wide(runs[bunch, START]) + runs[bunch, HEAD])
 
 
 @part
@@ -534,32 +604,43 @@ def roomier_slots(windows: Windows, rows: int) -> Windows:
     return viewed(windows)
 
 
-def roomier_keys(windows: Windows, room: int) -> Windows:
-    """Return windows with room for so many keys and one to spare, and all of them entered into the table anew."""
+def roomier_keys(windows: Windows, room: int, *, anew: bool) -> Windows:
+    """Return windows with room for so many keys and one to spare, and those there are entered into the table.
+
+    Parameters:
+        windows: the windows as they are.
+        room: how many keys there may be.
+        anew: whether keys have got other ids, so that a table with enough room is of no use either.
+    """
     used = int(windows.marks[KEYS])
     size = 1 << int(2 * room - 1).bit_length()
-    if size > windows.table.size:
-        windows = windows._replace(table=np.empty(size, np.int32))
     if room >= windows.code.shape[0]:
         code = lines(2 * room + 1, 8)  # what is not used takes no memory
         code[:used] = windows.code[:used]
         windows = viewed(windows._replace(code=code))
-    enter_codes(windows.table, windows.code[:used])
+    if size > windows.table.size:
+        windows = windows._replace(table=np.empty(size, np.int32))
+        anew = True
+    if anew:
+        enter_codes(windows.table, windows.code[:used])
     return windows
 
 
 @kernel
 def enter_codes(table: Words, code: Ints) -> None:
-    """Fill the table anew with keys in order of their ids."""
+    """Fill the table anew with keys in order of their ids, but for spare ones."""
     table, code = borrowed(table), borrowed(code)
     table[:] = NONE
     for key in range(code.shape[0]):
         if key + AHEAD < code.shape[0]:
             prefetch(table, home(table, code[key + AHEAD, CODE]))
+        if code[key, SEAT] < 0:
+            continue
         at = home(table, code[key, CODE])
         while table[at] >= 0:
             at = (at + 1) & (table.size - 1)
         table[at] = key
+        code[key, SEAT] = at
 
 
 @kernel
@@ -577,6 +658,7 @@ def drop_keys(windows: Windows) -> Words:
             renumber[key] = new
             for column in range(code.shape[1]):
                 code[new, column] = code[key, column]
+            code[new, SEAT] = 0  # it is not spare
             new += 1
     for slot in range(marks[SLOTS]):
         bunch = link[slot, BUNCH]

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.jit import borrowed, columns, kernel, part, wide
-from penstock.core.rings import CODE, LONG_AGO, LOW, NEXT, ROW, TS, Windows
+from penstock.core.rings import CODE, LONG_AGO, LOW, NEXT, ROW, SHIFT, TS, Windows
 from penstock.core.rng import State, below, mixed, seeded
 from penstock.core.windows import Floats, Ints
 
@@ -162,7 +162,8 @@ def note(pool: Pool, s: int, code: int, clock: int) -> int:
 def key_at(windows: Windows, pool: Pool, s: int, place: int, tie: int) -> int:
     """Return the key by which a row meets others along a tie."""
     c = pool.ties[tie, COLUMN]
-    code = windows.nodes[windows.column[c, 1] + (place & windows.mask[s]), CODE] if c >= 0 else wide(0)
+    at = windows.first[s] + (place & windows.mask[s])
+    code = windows.nodes[at + windows.column[c, SHIFT], CODE] if c >= 0 else wide(0)
     return code ^ pool.ties[tie, SALT]
 
 

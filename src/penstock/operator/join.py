@@ -34,7 +34,7 @@ from penstock.quality.recall import Recall
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 8  # of the saved state
+VERSION = 9  # of the saved state
 LEDGER = ("keep", "off")
 FREED = 1 << 24  # bytes to give back at once
 

@@ -11,7 +11,7 @@ from penstock.core.exact import ExactJoin
 from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
 from penstock.core.probing import WHOLE
-from penstock.core.setjoin import Cut, Place, SetJoin
+from penstock.core.setjoin import ENDLESS, Cut, Place, SetJoin
 from penstock.core.sets import OVERLAP, Rule
 from penstock.core.windows import Floats
 from penstock.errors import BudgetError, InputError, WindowError
@@ -19,6 +19,7 @@ from penstock.operator.settings import Bound
 from penstock.policies.cpu import keys
 from penstock.policies.cpu.controller import PAPERS, Controller, Cpu
 from penstock.policies.cpu.dual import DualController
+from penstock.policies.cpu.items import ItemController
 from penstock.policies.cpu.keys import KeyController
 from penstock.policies.cpu.pacing import Pace, Target
 from penstock.streams.times import nanoseconds
@@ -121,23 +122,44 @@ def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
         else Rule(OVERLAP, 1.0, 1)
     )
     weighted = read is not None and read.weighted
+    period = _ticks(bound, "every", cpu.every, [max(1, max(bound.span) // PERIODS)])[0]
+    seed = int(bound.settings.seed)
+    if _promises(bound, cpu, rule):
+        chooser = ItemController(period, cpu.sampling)
+        cut = Cut(promises=True)
+        core = SetJoin(bound.plan(), rule, weighted=weighted, cut=cut, seed=seed, adapt=chooser, place=place)
+        core.effort.dials[probing.CAPACITY] = _work(bound, cpu)
+        chooser.start(core.effort)
+        return core
     length = _ticks(bound, "basic_window", cpu.basic_window, [-(-span // BASIC_WINDOWS) for span in bound.span])
     counts = [1 - (-(span + bound.lateness) // each) for span, each in zip(bound.span, length, strict=True)]
+    if _drops(cpu):  # rows are probed fully or not at all
+        length, counts = [ENDLESS, ENDLESS], [1, 1]
     control = Controller(
         method="selective" if cpu.method == "auto" else cpu.method,
-        period=_ticks(bound, "every", cpu.every, [max(1, max(bound.span) // PERIODS)])[0],
+        period=period,
         spans=bound.span,
         windows=(counts[0], counts[1]),
         sampling=cpu.sampling,
         values=pair_values(cpu),
     )
     cut = Cut(max(counts), (length[0], length[1]), max(1, len(cpu.utility or ())))
-    seed = int(bound.settings.seed)
     core = SetJoin(bound.plan(), rule, weighted=weighted, cut=cut, seed=seed, adapt=control, place=place)
     core.effort.dials[probing.CAPACITY] = _work(bound, cpu)
     core.effort.dials[probing.PATIENCE] = _ticks(bound, "queue", cpu.queue, [max(2, *length)])[0]
     control.start(core.effort)
     return core
+
+
+def _promises(bound: Bound, cpu: Cpu, rule: Rule) -> bool:
+    """Say whether rows are probed by what their items promise: by default, with an index and a latency."""
+    indexed = bound.reader is not None and rule.indexed and cpu.types is None
+    return bool(indexed) and cpu.latency is not None and cpu.method == "auto"
+
+
+def _drops(cpu: Cpu) -> bool:
+    """Say whether rows are dropped by the clock, so that basic windows would be for nothing."""
+    return cpu.latency is not None and cpu.method == "random-drop"
 
 
 def pace_of(bound: Bound) -> Pace | None:
