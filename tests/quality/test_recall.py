@@ -109,6 +109,17 @@ def test_samples_are_unbiased_and_their_intervals_hold(name: str) -> None:
     check_honest(guesses, want)
 
 
+@pytest.mark.parametrize("skew", [0.0, 1.0])
+def test_rows_that_do_not_look_are_made_up_for(skew: float) -> None:
+    """Once there are many pairs; on 100 seeds."""
+    streams = zipf(60_000, keys=50, skew=skew, seed=7)
+    want = pen.run(streams.left, streams.right, on="key", time="ts", window=1000).report.pairs
+    plan, ready = read(streams, window=1000)
+    counts = [sampled(plan, ready, seed, room=counting.ROOM) for seed in range(100)]
+    assert all(recall.census.looks[0] < 0.8 for recall in counts)
+    check_honest([recall.pairs for recall in counts], want)
+
+
 def check_honest(guesses: list[Guess], want: float) -> None:
     """Check estimates of 100 seeds: their mean, how often their intervals hold, and the variance they tell."""
     mids = np.array([guess.mid for guess in guesses])

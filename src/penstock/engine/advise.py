@@ -206,9 +206,7 @@ def _sampled(bound: Bound, left: pa.Table, right: pa.Table, share: float | None,
     length = rows if bound.by_rows else int(max(ends) - min(ends)) + 1
     count = min(STRETCHES, int(chosen * length / ((WARM + MEASURED) * span)))
     if count > 0:
-        batch, code = _merged(bound, sides)
-        clock = batch.clock.sum(axis=1) if bound.by_rows else batch.tick
-        pieces = list(_stretches(batch, code, clock, span, count, chosen))
+        pieces = list(_stretches(bound, sides, count, chosen))
         seen = sum(piece.code.size for piece in pieces) / rows
         return Sample(pieces, seen, "stretches", np.empty(0, np.int64), np.empty(0), np.array([1.0 - seen]), 0)
     windows = [
@@ -273,7 +271,7 @@ def _peak(bound: Bound, sides: tuple[Side, Side], drawn: Drawn | None) -> int:
     return max(FEWEST, round(float(held.max())))
 
 
-def _rows_of(side: Side, rows: Ints) -> Side:
+def _rows_of(side: Side, rows: Ints | slice) -> Side:
     """Return some rows of a side."""
     valid = None if side.valid is None else side.valid[rows]
     importance = side.importance[rows] if side.importance.size else side.importance
@@ -297,14 +295,31 @@ def _units(batch: Batch, number: Ints, rows: int) -> Ints:
     return units
 
 
-def _stretches(batch: Batch, code: Ints, clock: Ints, span: int, count: int, share: float) -> Iterator[Piece]:
-    """Yield stretches evenly spread over the trace, each with a warm-up."""
-    length = int(clock[-1] - clock[0]) + 1
+def _stretches(bound: Bound, sides: tuple[Side, Side], count: int, share: float) -> Iterator[Piece]:
+    """Yield stretches evenly spread over the trace, each with a warm-up; what is in order is cut, then merged."""
+    span = max(bound.span)
+    if not bound.by_rows and all(side.rising and side.ts.size for side in sides):
+        first, last = min(side.ts[0] for side in sides), max(side.ts[-1] for side in sides)
+        for begin, counted, end in _moments(int(first), int(last), span, count, share):
+            cuts = [slice(*np.searchsorted(side.ts, [begin, end])) for side in sides]
+            few = [_rows_of(side, cut) for side, cut in zip(sides, cuts, strict=True)]
+            batch, code = _merged(bound, (few[0], few[1]))
+            yield Piece(batch, code, int(np.searchsorted(batch.tick, counted)))
+        return
+    batch, code = _merged(bound, sides)
+    clock = batch.clock.sum(axis=1) if bound.by_rows else batch.tick
+    for moments in _moments(int(clock[0]), int(clock[-1]), span, count, share):
+        low, counted, high = np.searchsorted(clock, moments)
+        yield Piece(_only(batch, slice(low, high)), code[low:high], int(counted - low))
+
+
+def _moments(first: int, last: int, span: int, count: int, share: float) -> Iterator[tuple[int, int, int]]:
+    """Yield when each stretch begins, is counted from, and ends."""
+    length = last - first + 1
     long = max((WARM + MEASURED) * span, int(share * length / count))
     for number in range(count):
-        begin = int(clock[0]) + number * (length - long) // max(count - 1, 1)
-        low, counted, high = np.searchsorted(clock, [begin, begin + WARM * span, begin + long])
-        yield Piece(_only(batch, slice(low, high)), code[low:high], int(counted - low))
+        begin = first + number * (length - long) // max(count - 1, 1)
+        yield begin, begin + WARM * span, begin + long
 
 
 def _play(bound: Bound, sample: Sample) -> tuple[Floats, int]:
@@ -341,7 +356,10 @@ def _push(core: WindowJoin | ExactJoin, piece: Piece, begin: int, end: int) -> t
 def _curve(
     settings: Settings, exact: Bound, sample: Sample, sizes: Ints, total: Floats, asked: list[float]
 ) -> tuple[Ints, list[Estimate]]:
-    """Return budgets, and the recall of each: all if everything is looked at, else those near what was asked for."""
+    """Return budgets, and the recall of each: all if everything is looked at, else those near what was asked for.
+
+    Of a sample every so many-th is played, from the largest down to one that is too small for all that was asked for.
+    """
     found: dict[int, Floats] = {}
 
     def recall(at: int) -> float:
@@ -351,8 +369,10 @@ def _curve(
             found[at] = _play(Bound(replace(settings, memory=memory), *exact.schemas), sample)[0]
         return float(_counted(found[at], sample).sum() / max(_counted(total, sample).sum(), 1e-300))
 
-    for at in range(sizes.size - 1, -1, -1 if sample.how == "everything" else -COARSE):
-        recall(at)
+    whole = sample.how == "everything"
+    for at in range(sizes.size - 1, -1, -1 if whole else -COARSE):
+        if recall(at) < min(asked) and not whole:
+            break
     for want in asked:
         low = max((at for at in found if recall(at) < want), default=-1)
         high = min((at for at in found if at > low), default=low)

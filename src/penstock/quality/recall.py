@@ -6,13 +6,23 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core import census as counting
-from penstock.core.census import COMBINES, IMPORTANCE, IMPORTANCE_VARIANCE, LOW, NEXT, PAIRS, VARIANCE
+from penstock.core.census import (
+    COMBINES,
+    IMPORTANCE,
+    IMPORTANCE_VARIANCE,
+    LOOK_SPREAD,
+    LOW,
+    NEXT,
+    PAIRS,
+    SPREAD,
+    VARIANCE,
+)
 from penstock.core.step import Batch, Plan
 from penstock.core.windows import Ints
 from penstock.quality.books import Guess
 
 HELD = ("code", "pos", "weight", "size", "owed", "importance", "owed_importance")
-WHOLE = ("chance", "skip", "totals", "marks", "lots")
+WHOLE = ("chance", "skip", "looks", "looking", "totals", "rows", "lots")
 
 
 class Recall:
@@ -35,7 +45,9 @@ class Recall:
 
     def adopt(self, pairs: int, importance: float) -> None:
         """Forget what was counted: the rows taken so far had met already, and found so much, which was everything."""
-        self.census.totals[:] = pairs, 0, importance, 0
+        totals = self.census.totals
+        totals[[SPREAD, LOOK_SPREAD]] *= pairs / max(totals[PAIRS], 1.0)
+        totals[[PAIRS, VARIANCE, IMPORTANCE, IMPORTANCE_VARIANCE]] = pairs, 0, importance, 0
         self.census.owed[:] = 0
         self.census.owed_importance[:] = 0
 
@@ -57,7 +69,7 @@ class Recall:
 
     def _guess(self, mid: int, variance: int, each: float) -> Guess:
         totals = self.census.totals
-        grain = each * float(1.0 / self.census.chance.min() - 1.0)
+        grain = each * float(1.0 / (self.census.chance.min() * self.census.looks[0]) - 1.0)
         return Guess(float(totals[mid]), float(totals[variance]), grain)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
