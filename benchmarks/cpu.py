@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import penstock as pen
-from benchmarks import clock, figures, overlap, promised, registry_tables
+from benchmarks import clock, figures, overlap, promised, registry_tables, sparkclock
 from benchmarks.registry_tables import ROOT
 from penstock.report.papers.registry import PAPERS, figure
 from penstock.streams.workloads import drifting, zipf
@@ -83,7 +83,7 @@ def page(results: dict[str, Any]) -> str:
     head = ["what", "wanted", "measured", "met"]
     parts = [
         "### What it must show",
-        registry_tables.table(head, promised.rows(results, kept, clock.LATENCY)),
+        registry_tables.table(head, promised.rows(results, kept, (clock.LATENCY, sparkclock.LATENCY))),
     ]
     for paper in SHOWN:
         mine = {name.removeprefix(f"{paper}/"): one for name, one in kept.items() if name.startswith(f"{paper}/")}
@@ -109,15 +109,28 @@ def page(results: dict[str, Any]) -> str:
     if "index" in results:
         parts.append(overlap.page(results["index"]))
     if "clock" in results:
-        parts.append(clock.page(results["clock"]["found"], results["clock"]["minutes"]))
+        parts.append(clock.page(results["clock"]))
+    if "spark-clock" in results:
+        parts.append(sparkclock.page(results["spark-clock"]))
     return "\n\n".join(parts)
+
+
+def keep(results: dict[str, Any]) -> None:
+    """Write the results."""
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
     """Measure, and write what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("figures", *PARTS, "clock"), help="measure this part, and keep the others")
+    choices = ("figures", *PARTS, "clock", "spark-clock")
+    parser.add_argument("--only", choices=choices, help="measure this part, and keep the others")
     parser.add_argument("--minutes", type=float, default=10.0, help="of stream for each run by the clock on the wall")
+    parser.add_argument("--case", default="", help="by the clock, the joins only whose name has this in it")
+    parser.add_argument(
+        "--speed", type=int, action="append", help="by the clock, this many times the sustainable rate"
+    )
+    parser.add_argument("--rate", type=float, help="by the clock, the sustainable rate, if it was measured before")
     asked = parser.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     if asked.only in {None, "figures"}:
@@ -125,9 +138,13 @@ def main() -> None:
     for name, part in PARTS.items():
         if asked.only in {None, name}:
             results[name] = part()
-    if asked.only in {None, "clock"}:
-        results["clock"] = {"minutes": asked.minutes, "found": clock.measure(asked.minutes)}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    for name, measured in (("clock", clock.measure), ("spark-clock", sparkclock.measure)):
+        if asked.only == name or (asked.only is None and name == "clock"):
+            wanted = clock.Wanted(asked.case, tuple(asked.speed or clock.SPEEDS), asked.minutes, asked.rate)
+            for one in measured(wanted):
+                results[name] = clock.kept(results.get(name, []), [one])
+                keep(results)
+    keep(results)
     registry_tables.write(PAGE, "measured", page(results))
 
 

@@ -15,20 +15,21 @@ BEST, TIMES, INDEXED, OWN = 0.98, 1.5, 10.0, 0.005
 ERRORS = 3  # standard errors that a mean may be below what is wanted of it
 
 
-def rows(results: dict[str, Any], figures: dict[str, Figure], latency: float) -> list[list[str]]:
+def rows(results: dict[str, Any], figures: dict[str, Figure], latency: tuple[float, float]) -> list[list[str]]:
     """Return a line for each, in words.
 
     Parameters:
         results: what ``benchmarks.cpu`` measured.
         figures: those of the papers, by name.
-        latency: the target of the runs by the clock, in seconds.
+        latency: the targets of the runs by the clock, in seconds, embedded and on Spark.
     """
     found = [
         *statements(figures),
         *default(results["default"], figures),
         *speeds(figures),
         *best(results["keys"], figures),
-        *clock(results.get("clock"), latency),
+        *clock("by the clock on the wall", results.get("clock"), latency[0]),
+        *clock("the same on Spark", results.get("spark-clock"), latency[1]),
         *index(results.get("index")),
     ]
     words = {True: "yes", False: "**no**", None: "-"}
@@ -114,28 +115,25 @@ def best(keyed: list[dict[str, Any]], figures: dict[str, Figure]) -> list[Row]:
     return [*found, (title, f">= {BEST}", f"{min(shares):.3f} at least", min(shares) >= BEST)]
 
 
-def clock(measured: dict[str, Any] | None, latency: float) -> list[Row]:
+def clock(title: str, measured: list[dict[str, Any]] | None, latency: float) -> list[Row]:
     """Compare joins by the clock on the wall with dropping rows at random by the same clock."""
     if measured is None:
-        return [("by the clock on the wall", f">= {TIMES}x random-drop, inside the latency", "not measured", None)]
+        return [(title, f">= {TIMES}x random-drop, inside the latency", "not measured", None)]
     found: list[Row] = []
-    runs = {(one["case"], one["speed"], one["method"]): one for one in measured["found"]}
+    runs = {(one["case"], one["speed"], one["method"]): one for one in measured}
     for (case, speed, method), one in runs.items():
         if method != "auto":
             continue
         ratio = one["pairs"] / max(1, runs[case, speed, "random-drop"]["pairs"])
-        what = f"{case}, {speed}x the sustainable rate, {measured['minutes']:g} minutes"
+        what = f"{title}: {case}, {speed}x the sustainable rate, {one['minutes']:g} minutes"
         lag = f"{one['lag']:.2f} s; {one['late']:.1%} of the pushes late"
         found += [
             (f"{what}: longest lag", f"< {latency:g} s", lag, one["lag"] < latency),
             (f"{what}: pairs", f">= {TIMES}x random-drop", f"{ratio:.2f}x", ratio >= TIMES),
-            (
-                f"{what}: controller",
-                f"<= {OWN:.1%} of the time",
-                f"{one['controller']:.2%}",
-                one["controller"] <= OWN,
-            ),
         ]
+        if "controller" in one:
+            own = one["controller"]
+            found.append((f"{what}: controller", f"<= {OWN:.1%} of the time", f"{own:.2%}", own <= OWN))
     return found
 
 

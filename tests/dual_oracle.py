@@ -151,7 +151,11 @@ class Model:
     def judge(self, me: Row) -> bool:
         count, others = len(me.partners), [len(each.partners) for each in self.ranked]
         less, equal = sum(n < count for n in others), sum(n == count for n in others)
-        bar = self.rear * len(others)
+        rear = self.rear
+        if self.given.method == "auto":  # the fuller half of the queue costs probes first
+            full = (self.busy - me.ts) / self.given.queue
+            rear += (1 - rear) * min(1.0, max(0.0, 2 * full - 1))
+        bar = rear * len(others)
         probed = less >= bar or (less + equal > bar and self.lot() >= (bar - less) / equal)
         numbers = {each.row for each in me.partners}
         if probed:

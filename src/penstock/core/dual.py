@@ -255,12 +255,25 @@ def make_room(lanes: Lanes, span: Ints, batch: Batch, at: int, told: Told) -> bo
 
 
 @part
-def pays(lanes: Lanes, count: int) -> bool:
+def rear_of(lanes: Lanes, tick: int) -> float:
+    """Return the share that is not probed: more where anybody may be and the queue is more than half full.
+
+    So a queue that fills costs probes that find little before it costs rows.
+    """
+    rear, wait = lanes.dials[REAR], lanes.dials[PATIENCE]
+    if not lanes.kind[ANYBODY] or np.isinf(wait):
+        return rear
+    full = (lanes.dials[BUSY] - now_of(lanes, tick)) / wait
+    return rear + (1.0 - rear) * min(1.0, max(0.0, 2.0 * full - 1.0))
+
+
+@part
+def pays(lanes: Lanes, count: int, tick: int) -> bool:
     """Say whether a row that finds so many is probed: not if it is among the share that finds least.
 
     References: dual2006 §3.2, Algorithm 1.
     """
-    bar = lanes.dials[REAR] * (lanes.marks[TAIL] - lanes.marks[HEAD])
+    bar = rear_of(lanes, tick) * (lanes.marks[TAIL] - lanes.marks[HEAD])
     less = less_than(lanes.below, count)
     if less >= bar:
         return True
@@ -282,7 +295,7 @@ def release(lanes: Lanes, span: Ints, rank: int, told: Told) -> bool:
                 break
             marks[HELD + each] += 1
             told.counts[EXPIRED + each] += 1
-    probed = pays(lanes, count)
+    probed = pays(lanes, count, ranked[TICK])
     if probed:
         spend(lanes, ranked[TICK], 1.0)
         told.counts[COMPARISONS] += 1

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from penstock.core import promise
 from penstock.core.jit import borrowed, kernel, part, wide
+from penstock.core.promise import Promises, credit, level_of, slot_of
 from penstock.core.rng import unit
 from penstock.core.sets import (
     BAND,
@@ -18,8 +20,11 @@ from penstock.core.sets import (
     CAME_TO,
     FIRST,
     HOME,
+    ITEM,
     LOW,
     NEXT,
+    OLDER,
+    OWNER,
     PRODUCT,
     ROW,
     SIZE,
@@ -43,7 +48,7 @@ from penstock.core.windows import Floats, Ints
 
 PERIOD = 16  # why the kernel came back: a period is over
 # how much of a window is probed
-EVERYTHING, SELECTED, SOME, DROPPING = 0, 1, 2, 3
+EVERYTHING, SELECTED, SOME, DROPPING, PROMISING = 0, 1, 2, 3, 4
 # entries of `mode`: one of the above, draws so far, whether the queue counts rows and not ticks, and rows so far
 MODE, DRAWS, COUNTED, PASSED = 0, 1, 2, 3
 # how rows are divided between shards: not at all; by items: a row is in the shards of its items, and two rows meet in
@@ -79,6 +84,7 @@ class Effort(NamedTuple):
     learned: Floats  # (side of the window, age, [pairs, rows compared]): what the controller keeps of earlier periods
     gains: Floats  # pairs found and work done, each by full and by selective processing: the same
     notes: Floats  # the controller's own
+    promises: Promises
 
 
 class Rows(NamedTuple):
@@ -199,7 +205,9 @@ def draw(effort: Effort) -> float:
 
 
 @part
-def treat(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, kind: int) -> bool:
+def treat(  # noqa: C901 - one choice
+    shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, kind: int
+) -> bool:
     """Probe the other window with a row, as much as there is time for; False: the row is to be dropped."""
     other, tick = 1 - wide(rows.side[at]), rows.tick[at]
     dials, mode, tally = effort.dials, effort.mode[MODE], effort.tally
@@ -211,6 +219,8 @@ def treat(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at
     if mode == EVERYTHING:
         probe(shelf, terms, effort, rows, told, at, float(size), 0)
         return True
+    if mode == PROMISING:
+        return try_promising(shelf, terms, effort, rows, told, at, size)
     now = float(effort.mode[PASSED] if effort.mode[COUNTED] else tick)
     lag = max(0.0, dials[BUSY] - now) / dials[PATIENCE]
     ease = max(0.0, min(1.0, 2.0 - 2.0 * lag))  # half of the queue is for bursts
@@ -234,6 +244,28 @@ def treat(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at
     dials[BUSY] = max(dials[BUSY], now) + work / dials[CAPACITY]
     if part_of < size:
         skip(shelf, rows, told, at)
+    return True
+
+
+@part
+def try_promising(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, size: int) -> bool:
+    """Probe the whole other window with a row that promises enough, else nothing, unless a lot says so."""
+    promises, dials = effort.promises, effort.dials
+    bar, level = promises.dials, level_of(promises, rows.sets, at)
+    now = float(effort.mode[PASSED] if effort.mode[COUNTED] else rows.tick[at])
+    promises.levels[level, promise.CAME] += 1.0
+    bar[promise.ROWS] += 1.0
+    chosen = level > bar[promise.BAR]
+    if not chosen:
+        chosen = draw(effort) < (bar[promise.TIE] if level == bar[promise.BAR] else bar[promise.CHANCE])
+    if not chosen or dials[BUSY] - now > dials[PATIENCE]:
+        skip(shelf, rows, told, at)
+        return True
+    work = probe(shelf, terms, effort, rows, told, at, float(size), 0)
+    promises.levels[level, promise.PROBED] += 1.0
+    promises.levels[level, promise.COST] += work
+    bar[promise.WORK] += work
+    dials[BUSY] = max(dials[BUSY], now) + work / dials[CAPACITY]
     return True
 
 
@@ -294,7 +326,7 @@ def probe(
             continue
         found = told.done[1]
         if terms.rule.indexed:
-            work += look_up(shelf, terms, rows, told, at, first, window % ages)
+            work += look_up(shelf, terms, effort, rows, told, at, first, window % ages)
         else:
             work += compare(shelf, terms, rows, told, at, first, end)
         left -= end - first
@@ -341,7 +373,7 @@ def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: 
 
 @part
 def look_up(  # noqa: C901 - one walk
-    shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: int, slot: int
+    shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, first: int, slot: int
 ) -> float:
     """Find what a row meets in one basic window from a place on, by the lists of its items.
 
@@ -353,24 +385,28 @@ def look_up(  # noqa: C901 - one walk
     divided, shard, shards = terms.place[WAY] == BY_ITEMS, terms.place[SHARD], terms.place[SHARDS]
     other, mask, items = 1 - side, shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
     alive = shelf.stamp[other, shelf.marks[LOW + other] & mask, BEGIN]
+    learns, promises = effort.mode[MODE] == PROMISING, effort.promises
     visited, count = 0, 0
     for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
         if divided and item_part(sets.item[i], shards) != shard:
             continue
+        before = visited
         posting = shelf.heads[other, slot, bucket_of(shelf, sets.item[i])]
         visited += 1
         while posting >= alive:
             where = posting & items
-            if shelf.owner[other, where] < first:
+            if shelf.link[other, where, OWNER] < first:
                 break
             visited += 1
-            if shelf.item[other, where] == sets.item[i]:
-                place = shelf.owner[other, where] & mask
+            if shelf.link[other, where, ITEM] == sets.item[i]:
+                place = shelf.link[other, where, OWNER] & mask
                 if told.score[place] == 0.0:
                     told.touched[count] = place
                     count += 1
                 told.score[place] += sets.weight[i] * shelf.weight[other, where] if rule.kind == PRODUCT else 1.0
-            posting = shelf.older[other, where]
+            posting = shelf.link[other, where, OLDER]
+        if learns:
+            promises.lists[slot_of(sets.item[i]), promise.VISITED] += visited - before
     for i in range(count):
         where = told.touched[i]
         if divided:
@@ -380,6 +416,8 @@ def look_up(  # noqa: C901 - one walk
                 continue
         if holds(rule, side, told.score[where], sets.size[at], shelf.stamp[other, where, SIZE]):
             emit(shelf, terms, rows, told, at, where)
+            if learns:
+                credit(promises, shelf, other, where, sets, at, (shard, shards if divided else 0))
         told.score[where] = 0.0
     return float(visited + count if divided else visited)
 

@@ -1,12 +1,11 @@
 """Drive the kernels of windows of sets: make room, call them until they are done, collect what they wrote."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.entries import Entries, pace_of
+from penstock.core.entries import LEAST_WORK, Entries, pace_of
 from penstock.core.join import flatten, unflatten
 from penstock.core.probing import (
     BASE,
@@ -16,9 +15,11 @@ from penstock.core.probing import (
     DIALS,
     ENDS,
     EVERYTHING,
+    MODE,
     PASSED,
     PATIENCE,
     PERIOD,
+    PROMISING,
     SAMPLING,
     SKIPS,
     TALLY,
@@ -30,6 +31,7 @@ from penstock.core.probing import (
     expire_sets,
     step_sets,
 )
+from penstock.core.promise import unknown
 from penstock.core.rng import seeded
 from penstock.core.sets import LOW, NEXT, ROW, Rule, Sets, Shelf, roomier, shelf
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LEDGER_FULL, PAIRS_FULL, Batch, Plan
@@ -39,6 +41,7 @@ FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 14
 NEVER = float(1 << 62)
 NOTES = 4
+LEEWAY = 4  # a portion may exceed its work by this part, where single rows take much of it
 ENDLESS = 1 << 62  # ticks of a basic window that is never full
 
 
@@ -48,10 +51,20 @@ class Cut(NamedTuple):
     basic: int = 1
     length: tuple[int, int] = (ENDLESS, ENDLESS)
     kinds: int = 1
+    promises: bool = False  # whether rows are probed by what they promise
 
 
 Place = tuple[int, int, int]  # how rows are divided between shards, the number of this one, and how many there are
-Adapt = Callable[[Effort, int], None]  # called when a period is over, with the tick; sets the effort of the next
+
+
+class Adapt(Protocol):
+    """Who sets the effort."""
+
+    def __call__(self, effort: Effort, tick: int) -> None:
+        """End a period, at a tick: set the effort of the next."""
+
+    def retune(self, effort: Effort, work: float) -> None:
+        """Set who is probed, for so much work a row; called where it is chosen by what rows promise."""
 
 
 class SetJoin(Entries):
@@ -176,8 +189,13 @@ class SetJoin(Entries):
     def pace(self, work: float, rows: int, *, fresh: bool) -> None:
         """Let so many rows that come now have so much work together; `fresh`: what came before is done with."""
         dials, mode = self.effort.dials, self.effort.mode
-        dials[[CAPACITY, PATIENCE]] = pace_of(work, rows)
         mode[COUNTED] = 1
+        if mode[MODE] == PROMISING:
+            assert self.adapt is not None
+            dials[[CAPACITY, PATIENCE]] = max(LEAST_WORK, work / rows), max(2.0, rows / LEEWAY)
+            self.adapt.retune(self.effort, dials[CAPACITY])
+        else:
+            dials[[CAPACITY, PATIENCE]] = pace_of(work, rows)
         if fresh:
             dials[BUSY] = mode[PASSED]
 
@@ -238,6 +256,7 @@ def idle(cut: Cut, seed: int) -> Effort:
         np.zeros((2, cut.basic, 2)),
         np.zeros(4),
         np.zeros(NOTES),
+        unknown(used=cut.promises),
     )
 
 

@@ -27,6 +27,8 @@ NEXT, LOW, POSTING, BASIC, CAME_TO = 0, 2, 4, 6, 8
 MARKS = 10
 # columns of a basic window: its first place, and the tick it begins at
 FIRST, SINCE = 0, 1
+# columns of a link: the item, the place of its row, and the next older posting of the bucket (-1: none)
+ITEM, OWNER, OLDER = 0, 1, 2
 # conditions
 OVERLAP, EQUAL, CONTAINS, CONTAINED, PRODUCT, BAND = 0, 1, 2, 3, 4, 5
 FEW = 24  # up to so many items are sorted by insertion
@@ -55,8 +57,7 @@ class Shelf(NamedTuple):
     stamp: Ints  # (side, place % room, TICK..HOME)
     item: Ints  # (side, posting % items)
     weight: Floats  # the same; one column only where there are none
-    owner: Ints  # (side, posting % items) -> place
-    older: Ints  # (side, posting % items) -> the next older posting of the bucket; -1: none
+    link: Ints  # (side, posting % items, ITEM..OLDER): all that a walk needs, side by side
     heads: Ints  # (side, basic window % n, bucket) -> its newest posting; -1: none
     basic: Ints  # (side, basic window % n, FIRST..SINCE)
     length: Ints  # per side, of a basic window in ticks
@@ -72,8 +73,7 @@ def shelf(*, rows: int, items: int, basic: int, length: Ints, weighted: bool, in
         np.zeros((2, rows, STAMPS), np.int64),
         np.zeros((2, items), np.int64),
         np.zeros((2, items if weighted else 1)),
-        np.zeros((2, links), np.int64),
-        np.zeros((2, links), np.int64),
+        np.zeros((2, links, 3), np.int64),
         np.full((2, basic, buckets_for(links, basic) if indexed else 1), -1, np.int64),
         np.zeros((2, basic, 2), np.int64),
         length,
@@ -88,7 +88,7 @@ def buckets_for(items: int, basic: int) -> int:
 
 def roomier(old: Shelf, rows: int, items: int) -> Shelf:
     """Return the same windows with room for so many more rows and items on each side."""
-    marks, basic, indexed = old.marks, old.basic.shape[1], old.older.shape[1] > 1
+    marks, basic, indexed = old.marks, old.basic.shape[1], old.link.shape[1] > 1
     first = old.stamp[[0, 1], marks[LOW : LOW + 2] & (old.stamp.shape[1] - 1), BEGIN]
     kept = np.where(marks[NEXT : NEXT + 2] > marks[LOW : LOW + 2], first, marks[POSTING : POSTING + 2])
     wanted = [
@@ -146,10 +146,9 @@ def bucket_of(shelf: Shelf, item: int) -> int:
 @part
 def link(shelf: Shelf, side: int, slot: int, posting: int, place: int, item: int) -> None:
     """Put a posting at the head of its list."""
-    at = posting & (shelf.older.shape[1] - 1)
+    entry = shelf.link[side, posting & (shelf.link.shape[1] - 1)]
     bucket = bucket_of(shelf, item)
-    shelf.owner[side, at] = place
-    shelf.older[side, at] = shelf.heads[side, slot, bucket]
+    entry[ITEM], entry[OWNER], entry[OLDER] = item, place, shelf.heads[side, slot, bucket]
     shelf.heads[side, slot, bucket] = posting
 
 

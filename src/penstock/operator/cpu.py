@@ -41,11 +41,12 @@ def cpu(  # noqa: PLR0913 - one budget
         comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
             time column; per tick where time is in ticks. On equal keys a probe counts as one.
         latency: a span such as "2 seconds": by the clock on the wall, how long a row may wait and its batch take.
-            What a comparison takes is measured. A push gets nine tenths of it, or half of that if the caller came
+            What a comparison takes is measured. A push gets 85 % of it, or half of that if the caller came
             straight back from the last one, for then rows were waiting. If rows are behind, it gets so much less.
         share: by the same clock, the part of each second of the time column that the join may be at work; of each
             tick, where time is in ticks.
-        method: on a condition "selective" ("auto" means it); or, to compare with: "rate", "correlation" or
+        method: on a condition "selective" ("auto" means it; with an index and a latency, "auto" probes the rows
+            that promise most by their items); or, to compare with: "rate", "correlation" or
             "direction", the paper's steps, each with those before it. On equal keys "auto": the best choice of rows
             and of how many to probe, by what it promises; "dual" as dual2006 has it, "rear" without its
             front-shedding, or "selective". To compare with: "random-drop" drops rows at the queue; on keys also

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.exact import Arrivals, arrivals
-from penstock.core.order import extent, merged
+from penstock.core.order import extent, merged, taking_turns
 from penstock.core.sets import Sets
 from penstock.core.step import NO_ROWS as NO_BATCH
 from penstock.core.step import Batch
@@ -17,7 +17,7 @@ NO_INTS: Ints = np.empty(0, np.int64)
 NO_FLOATS: Floats = np.empty(0, np.float64)
 NO_CLOCK: Ints = np.empty((0, 2), np.int64)
 NO_LATE: Ints = np.empty((0, 3), np.int64)
-NO_WATERMARK = -(1 << 62)  # before any time
+NO_WATERMARK, NEVER = -(1 << 62), 1 << 62  # before any time, and after
 MARKS = ("newest", "reached", "released", "watermark")
 
 
@@ -278,12 +278,11 @@ class Intake:
         if self.waiting.ts.size:
             queue = Waiting(*(np.concatenate(columns) for columns in zip(self.waiting, arrived, strict=True)))
         ready = np.ones(queue.ts.size, np.bool_) if everything else queue.ts < self.bar
-        order, rest = np.flatnonzero(ready), np.flatnonzero(~ready)
-        order = order[np.argsort(queue.side[order], kind="stable")]  # the rows of a side wait in order of arrival
-        order = order[np.argsort(queue.ts[order], kind="stable")]
-        self.waiting = Waiting(*(column[rest] if column.size else column for column in queue))
+        rest = np.flatnonzero(~ready)
+        order = taking_turns(queue.side, queue.ts, self.counted.size, NEVER if everything else self.bar)
+        self.waiting = Waiting(*(column.take(rest, axis=0) if column.size else column for column in queue))
         side, ts, code, row, valid, weight, importance = (
-            column[order] if column.size else column for column in queue
+            column.take(order, axis=0) if column.size else column for column in queue
         )
         if ts.size:
             self.released = int(ts[-1])

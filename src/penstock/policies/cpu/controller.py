@@ -97,9 +97,7 @@ class Controller:
         """End a period."""
         dials, tally, notes = effort.dials, effort.tally, effort.notes
         ended = dials[ENDS]
-        dials[ENDS] = tick + self.period if np.isinf(ended) else ended + self.period * (
-            1 + (tick - ended) // self.period
-        )  # fmt: skip
+        dials[ENDS] = next_end(ended, tick, self.period)
         if self.method == "random-drop" or tally[CAME] == 0:
             return
         if self.method in PAPERS:
@@ -114,6 +112,9 @@ class Controller:
         self._set(effort, max(LEAST, float(notes[SHARE])))
         if self.method == "selective":
             self._notice(effort)
+
+    def retune(self, effort: Effort, work: float) -> None:
+        """Choose nothing before a portion: how much is probed follows the queue."""
 
     def _learn(self, effort: Effort) -> None:
         """Take note of what each basic window brought, and put them into order.
@@ -169,6 +170,11 @@ class Controller:
                 notes[REST] = RESTS
                 gains[:] = 0
         effort.mode[0] = SOME if notes[REST] > 0 else SELECTED
+
+
+def next_end(ended: float, tick: int, period: int) -> float:
+    """Return when the period ends that a tick falls into, given when another ended; none did: one begins now."""
+    return tick + period if np.isinf(ended) else ended + period * (1 + (tick - ended) // period)
 
 
 def _shares(counts: Any) -> Floats:

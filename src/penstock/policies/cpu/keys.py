@@ -21,13 +21,12 @@ from penstock.core.gate import (
     gain_of,
     tell_apart,
 )
-from penstock.core.windows import Floats
+from penstock.policies.cpu.bar import bar_for, missed
 
 METHODS = ("auto", "random-drop")
 KEPT = 0.8  # how much of what was seen before a period counts after it
 FADED = 0.2  # rows of a slot that are not worth remembering
 GAINS = gain_of()
-DOUBT = 16.0  # promises are taken to be wrong by no more than that
 
 
 @dataclass(frozen=True)
@@ -74,28 +73,13 @@ class KeyController:
         if not gate.mass.any():
             return
         mass = gate.mass / gate.mass.sum()
-        work = float(dials[WORK] / self._missed(gate))
+        work = float(dials[WORK] / missed(dials[PROMISED], dials[DID]))
         if self.method == "random-drop":
             found = float(mass @ GAINS)
             dials[TIE] = share = _share(work, found)
             dials[PROMISE] = share * ROW + share * share * found
         else:
-            dials[[BAR, TIE, PROMISE]] = _bar(mass * (ROW + GAINS), work)
-
-    @staticmethod
-    def _missed(gate: Gate) -> float:
-        """Return what work was done lately over what was promised."""
-        promised, did = gate.dials[PROMISED], gate.dials[DID]
-        return float(np.clip(did / promised, 1 / DOUBT, DOUBT)) if promised > 0.0 and did > 0.0 else 1.0
-
-
-def _bar(costs: Floats, work: float) -> tuple[float, float, float]:
-    """Return the level to exceed, the share of the keys on it, and the work of both, given what each level costs."""
-    above = np.cumsum(costs[::-1])[::-1]  # of this level and those above
-    if above[0] <= work:
-        return -1.0, 1.0, float(above[0])
-    bar = int(np.flatnonzero(above > work)[-1])
-    return float(bar), float((work - (above[bar] - costs[bar])) / costs[bar]), work
+            dials[[BAR, TIE, PROMISE]] = bar_for(mass * (ROW + GAINS), work)
 
 
 def _share(work: float, found: float) -> float:

@@ -17,7 +17,9 @@ import numpy as np
 
 from penstock.core.windows import Floats
 
-MARGIN = 0.9  # of the target: the rest is for what cannot be foreseen
+MARGIN, MOST = 0.85, 0.9  # of a latency, and of a share: the rest is for what cannot be foreseen
+CALM = 0.9  # how much of the longest overrun lately is still expected after another batch
+OVERRUN = 0.25  # of a batch's time: more than that is not expected
 FADE = 0.95  # how much of what was learned before a portion counts after it
 DOUBT = 0.05  # what both could explain is put down to comparisons
 RETURNED = 0.05  # of the last batch's time: who comes back sooner had rows waiting
@@ -27,9 +29,10 @@ TRIES = 2  # batches in a row that were late though nothing was compared, before
 LEAST_COST = 1e-12  # seconds of a comparison
 # entries of `known`: sums over portions of rows², rows x work, work², rows x seconds, work x seconds; seconds of rows
 # before it is joined; when the last batch began and ended, and how far it came; seconds that rows are behind; rows a
-# second; the longest batch; batches that were late without work; seconds of a row after all of them are joined
-RR, RW, WW, RT, WT, BEFORE, BEGAN, ENDED, REACHED, BEHIND, RATE, SLOWEST, LATE, AFTER = range(14)
-ENTRIES = 14
+# second; the longest batch; batches that were late without work; seconds of a row after all of them are joined; how
+# far a batch may exceed its time
+RR, RW, WW, RT, WT, BEFORE, BEGAN, ENDED, REACHED, BEHIND, RATE, SLOWEST, LATE, AFTER, OVER = range(15)
+ENTRIES = 15
 
 
 class Portion(NamedTuple):
@@ -62,7 +65,7 @@ class Pace:
         self.open = False
         self.left = 0  # rows of this batch
         self._rows, self._granted = 0, np.nan  # all of them, and when the last portion began
-        self._deadline = np.inf
+        self._deadline, self._allowed = np.inf, 0.0  # and the seconds that were asked for
         self._before = np.nan  # how far the batch before came
         # whether the caller came straight back; how long rows waited while it was busy; seconds since the last batch
         self._back, self._waited, self._passed = False, 0.0, np.nan
@@ -73,7 +76,7 @@ class Pace:
     def begin(self, now: float, seconds: float | None = None) -> None:
         """Begin a batch; `seconds` are those that it may take, if somebody knows."""
         known, self.told, self.open, self.left = self.known, [], True, 0
-        self._rows, self._granted = 0, np.nan
+        self._rows, self._granted, self._deadline = 0, np.nan, np.inf
         took, waited = known[ENDED] - known[BEGAN], now - known[ENDED]
         self._back = bool(waited < RETURNED * took)  # nothing is, of NaN
         self._waited = float(took + waited) if waited < took else 0.0
@@ -106,7 +109,9 @@ class Pace:
         if seconds is None and self.target.latency is not None:
             whole = MARGIN * self.target.latency - known[BEHIND]
             seconds = min(whole / 2 if self._back else whole, whole - self._waited)
-        self._deadline = np.inf if seconds is None else known[BEGAN] + max(0.0, seconds)
+        if seconds is not None:
+            self._allowed = max(0.0, seconds)
+            self._deadline = float(known[BEGAN] + max(0.0, seconds - known[OVER]))
 
     def portion(self, rows: int) -> int:
         """Return how many of the rows that were read are joined at once."""
@@ -126,7 +131,7 @@ class Pace:
         row, work = self.costs
         if self.target.share is not None:
             spent = (row + self.known[BEFORE]) * self.known[RATE]
-            return float(max(0.0, MARGIN * self.target.share - spent) / work * self.target.tick)
+            return float(max(0.0, MOST * self.target.share - spent) / work * self.target.tick)
         rest = row * max(self.left, rows) + self.known[AFTER] * self._rows
         spare = max(0.0, self._deadline - now - rest)
         return float(spare / work * rows / max(self.left, rows))
@@ -160,6 +165,9 @@ class Pace:
         if any(portion.work is None for portion in self.told):
             return None
         known[SLOWEST] = max(known[SLOWEST], took)
+        if np.isfinite(self._deadline):
+            over = min(now - self._deadline, OVERRUN * self._allowed)
+            known[OVER] = max(0.0, over, CALM * known[OVER])
         idle = sum(portion.work or 0.0 for portion in self.told) <= 0.0
         late = self.target.latency is not None and took > MARGIN * self.target.latency / 2
         known[LATE] = known[LATE] + 1 if idle and late else 0.0
