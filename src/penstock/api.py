@@ -665,8 +665,9 @@ def plan(  # noqa: PLR0913 - one front door
     intermediate results through to the inner loops is cheap. Costs are comparisons per unit of time.
 
     Parameters:
-        streams: ``pen.Stream(...)`` for each, 2 to 12; or samples by name, Arrow tables or pandas DataFrames of the
-            same period, with `on`, `time` and `windows`.
+        streams: ``pen.Stream(...)`` for each, 2 to 12; or samples by name with `on`, `time` and `windows`: Arrow
+            tables or DataFrames of pandas or Spark, of the same period. Of Spark's, a million rows are brought here,
+            those of the first part of the period.
         join: "nested" (indexes are not used), or "hash": windows with `buckets` are indexed, the others scanned.
         evaluation: "eager", or ``pen.every(...)``: results once in an interval.
         order: None: the cheapest; "heuristic": what the paper's heuristic finds; names, the outermost loop first; or
@@ -756,8 +757,8 @@ def multijoin(  # noqa: PLR0913 - one front door
         order: "auto": the cheapest; or as for ``penstock.plan``.
         evaluation: "eager": at every tick; or ``pen.every(...)``. The results are the same.
         expiration: "auto": when results are computed; "eager", or ``pen.every(...)``, at most as often as evaluation.
-        index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets; or one of
-            these for each stream by name.
+        index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets, each with
+            rows of its own, as in the paper; or one of these for each stream by name.
         algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
         memory: rows kept over all windows together; "512MB" (Arrow bytes plus 96 a row); None: exact.
         policy: "auto" or "prob": a row is worth the complete results that it can expect, the product of how often its
@@ -767,8 +768,9 @@ def multijoin(  # noqa: PLR0913 - one front door
         importance: a column of numbers, at least 0, or one for each stream by name: a row is then worth the
             importance of the results that it can expect. Results get a column `importance`.
         combine: how the importances of a result's rows become one: "min", "sum", "product", "max" or "mean".
-        shards: on Spark, how many parts the keys are divided into, each with an equal part of the memory; default
-            ``spark.sql.shuffle.partitions``. Without a key common to all, and with windows in rows, there is one.
+        shards: on Spark, how many parts the keys are divided into; the memory is for all together and moves between
+            them. Default ``spark.sql.shuffle.partitions``. Without a key common to all, and with windows in rows,
+            there is one.
         seed: for "rand".
         cross: whether a join graph may fall apart; its parts then meet as a cross product.
 
@@ -804,11 +806,15 @@ def _measured(samples: Mapping[str, Any], *, selectivity: Any, **given: Any) -> 
             raise InputError(name, "nothing", "samples need on=, time= and windows=")
     if selectivity is not None:
         raise InputError("selectivity", repr(selectivity), "it is measured on samples: leave it None")
+    if any(_is_spark(rows) for rows in samples.values()):
+        from penstock.spark import planning as on_spark  # noqa: PLC0415 - only with Spark
+
+        samples = on_spark.sampled(samples, given["on"], given["time"])
     tables = {}
     for name, rows in samples.items():
         table = as_table(rows, name)
         if table is None:
-            raise InputError(name, "None", "give an Arrow table or a pandas DataFrame")
+            raise InputError(name, "None", "give an Arrow table, or a DataFrame of pandas or Spark")
         tables[name] = table
     return statistics.measured(tables, **given)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import penstock as pen
 from multiway import HOW, Row, Window, all_results
 from penstock.core import chain
+from penstock.core.rings import BY_ROOM
 from penstock.engine.multijoin import run
 from penstock.errors import (
     BudgetError,
@@ -190,11 +191,45 @@ def test_small_rooms_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     given = random_tables(3, 300, 5)
     want = results(joined(given).table, 3)
     monkeypatch.setattr(chain, "FIRST_ROOM", 1)
+    monkeypatch.setattr(chain, "FIRST_OF_BUCKET", 1)
     monkeypatch.setattr(chain, "FIRST_RESULTS", 1)
+    monkeypatch.setattr(chain, "SLICE", 1)
     monkeypatch.setattr("penstock.engine.multijoin.SLICE", 7)
     for evaluation in ("eager", pen.every(20)):
-        for index in ("hash", "none"):
+        for index in ("hash", "none", 3):
             assert want == results(joined(given, evaluation=evaluation, index=index).table, 3)
+
+
+def test_a_number_of_buckets_is_a_ring_for_each_where_rows_are_in_one_index() -> None:
+    schemas = {name: table.schema for name, table in random_tables(3, 5, 5).items()}
+    index = {"a": 3, "b": "hash", "c": 1}
+
+    def layout(**how: Any) -> tuple[list[int], list[int]]:
+        bound = Bound(Settings(**{"on": "key0", "time": "ts", "windows": 9, "index": index, **how}), schemas)
+        return bound.rings, bound.buckets
+
+    assert layout() == ([3, 1, 1], [0, BY_ROOM, 0])
+    assert layout(memory=5) == ([1, 1, 1], [3, BY_ROOM, 0])  # victims are anywhere
+    windows = {"a": pen.rows(4), "b": 9, "c": 9}  # a window in rows counts over all of its keys
+    assert layout(windows=windows) == ([1, 1, 1], [3, BY_ROOM, 0])
+    assert layout(on={("b", "a"): "key0", ("c", "b"): "ts"}) == ([3, 1, 1], [0, BY_ROOM, BY_ROOM, 0])
+    assert layout(on={("b", "a"): "key0", ("c", "a"): "ts"}) == ([1, 1, 1], [3, 3, BY_ROOM, 0])  # two indexes
+
+
+def test_old_rows_leave_every_bucket() -> None:
+    """Of 300 ticks each window holds its last ten, whatever the number of buckets, and the newest are found there."""
+    given = random_tables(3, 300, 40)
+    bound = Bound(Settings("key0", "ts", 10, index=7), {name: table.schema for name, table in given.items()})
+    windows = Ordered(bound).chain
+    for batch in batches(bound, given):
+        windows.push(batch)
+    windows.pass_time(300)
+    for s, table in enumerate(given.values()):
+        alive = np.flatnonzero(table["ts"].to_numpy() > 290)
+        assert alive.tolist() == windows.live_rows(s).tolist()
+        times, codes = windows.codes(s, 5)
+        assert table["ts"].to_numpy()[alive[-5:]].tolist() == times.tolist()
+        assert codes.shape == (min(5, alive.size), 1)
 
 
 def test_keys_whose_codes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,15 @@ new tuples of S4: 6,000
     assert text.endswith(want)
 
 
+def test_a_plan_with_an_order_for_each_stream_prints_their_trees() -> None:
+    got = pen.plan(TABLE_5, evaluation=pen.every(20))
+    assert isinstance(got.order, dict)
+    _, _, *lines = str(got).split("\n")
+    for line, (name, order) in zip(lines, got.order.items(), strict=False):
+        assert line == f"new tuples of {name}: {order[0]} ⋈ ({order[1]} ⋈ ({order[2]} ⋈ {order[3]}))"
+    assert lines[len(got.order)] == ""
+
+
 def test_a_plan_says_which_windows_are_indexed() -> None:
     indexed = [TWO[0], pen.Stream("b", rate=1, window=30, distinct=3, buckets=3)]
     assert "for b (30 in 3 buckets): 20" in str(pen.plan(indexed, join="hash"))

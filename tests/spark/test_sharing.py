@@ -146,6 +146,35 @@ def test_moving_shares_win_back_what_even_ones_lose() -> None:
     assert moved > 0.9 * one
 
 
+def several(tables: dict[str, pa.Table], number: int, *, moving: bool) -> int:
+    """Return the results of so many engines for several streams, with a part of the keys each."""
+    how: dict[str, Any] = {"on": "key", "time": "ts", "windows": SPAN, "policy": "prob"}
+    schemas = {name: table.schema for name, table in tables.items()}
+    ops = [pen.MultiJoin(schemas, memory=MEMORY // number, **how) for _ in range(number)]
+    known = Known.nothing(number, len(tables))
+    pool = Pools([MEMORY], in_bytes=False, shared=True, span=[SPAN] * len(tables), by_key=True)
+    for low, high in pairwise(range(0, 12_001, 1_000)):
+        parts = {name: table[low:high] for name, table in tables.items()}
+        known = known.after([[sketch(table, number)] for table in parts.values()], SPAN)
+        portion = shares(known, pool)[0]
+        for at, op in enumerate(ops):
+            if moving:
+                op.resize(memory=int(MEMORY * portion[at]))
+            op.push({name: t.filter(pa.array(shard_of(read(t)[0], number) == at)) for name, t in parts.items()})
+        assert sum(op.report().memory_rows for op in ops) <= MEMORY + len(tables) * number
+    return sum(op.report().results for op in ops)
+
+
+def test_moving_shares_win_back_what_even_ones_lose_of_several_streams() -> None:
+    drawn = [zipf(12_000, keys=KEYS, skew=1.2, relation="correlated", seed=seed) for seed in (3, 4)]
+    tables = {"a": drawn[0].left, "b": drawn[0].right, "c": drawn[1].left}
+    how: dict[str, Any] = {"on": "key", "time": "ts", "windows": SPAN}
+    one = pen.run(tables, **how, memory=MEMORY, policy="prob").report.results
+    even, moved = (several(tables, 8, moving=moving) for moving in (False, True))
+    assert even < 0.5 * one
+    assert moved > 0.8 * one
+
+
 @pytest.mark.parametrize(
     ("memory", "split", "policy"),
     [(300, "shared", "prob"), (300, "fixed", "prob"), ("30kB", "shared", "prob"), (300, "shared", "oldest")],

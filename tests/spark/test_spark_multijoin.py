@@ -352,6 +352,33 @@ def test_nothing_given_up_is_nothing_to_refine(spark: Any, tmp_path: Path) -> No
         pen.refine(**where, spark=spark, **{**HOW, "windows": pen.rows(5)})
 
 
+def test_a_plan_from_samples_is_that_of_the_same_tables(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = tables_of(drawn(3, 60), closed=False)
+    frames = {name: spark.createDataFrame(table.to_pandas()) for name, table in tables.items()}
+    graph = {("a", "b"): "key0", ("b", "c"): ("key1", "<", "value")}
+    for on in ("key0", graph):
+        want = pen.plan(tables, on=on, time="ts", windows="20 seconds")
+        got = pen.plan(frames, on=on, time="ts", windows="20 seconds")
+        assert want.order == got.order
+        assert want.cost == pytest.approx(got.cost)
+    monkeypatch.setattr("penstock.spark.planning.ENOUGH", 90)
+    ends = [table["ts"].to_numpy() for table in tables.values()]
+    first, last = min(ts[0] for ts in ends), max(ts[-1] for ts in ends)
+    half = {
+        name: table.filter(ts <= first + (last - first) // 2)
+        for (name, table), ts in zip(tables.items(), ends, strict=True)
+    }
+    want = pen.plan(half, on="key0", time="ts", windows="20 seconds")
+    got = pen.plan(frames, on="key0", time="ts", windows="20 seconds")
+    assert want.order == got.order
+    assert want.cost == pytest.approx(got.cost)
+    for wrong, said in (({**frames, "a": tables["a"]}, "not streaming"), ({"a": frames["a"]}, "two")):
+        with pytest.raises(InputError, match=said):
+            pen.plan(wrong, on="key0", time="ts", windows="20 seconds")
+    with pytest.raises(ColumnError, match="no such column in a"):
+        pen.plan(frames, on="other", time="ts", windows="20 seconds")
+
+
 def test_what_cannot_be_joined(spark: Any, tmp_path: Path) -> None:
     write(tables_of(drawn(3, 5)), tmp_path, [])
     streams = streams_of(spark, tmp_path, "abc")

@@ -1,10 +1,14 @@
 """The n-way join: nested loops over all windows at once, without intermediate state.
 
-Each window is a ring of its rows in order of time. New rows enter together, a group at a time: the rows of one tick
-if evaluation is eager, those of one interval if it is lazy. Then, for the new rows of each stream in turn, the loops
-run over the windows in the order of their nest. A loop walks its window from the newest row to the oldest: along a
-hash chain where the window has an index on what is compared, else along the ring. A result counts at its last row in
-the order of time, then of streams: rows after the new one are passed over, and so each result is found once.
+Each window is a ring of its rows in order of time, or such a ring for each of a number of buckets. New rows enter
+together, a group at a time: the rows of one tick if evaluation is eager, those of one interval if it is lazy. Then,
+for the new rows of each stream in turn, the loops run over the windows in the order of their nest. A loop walks its
+window from the newest row to the oldest: along a hash chain or the ring of a bucket where the window has such on what
+is compared, else along all of its rings. A result counts at its last row in the order of time, then of streams: rows
+after the new one are passed over, and so each result is found once.
+
+Where chains of one common key begin side by side, one look tells whether every window has somebody for a new row. If
+evaluation is eager and all windows are in time, rows then enter *singly*, and only those run through the loops.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,45 +22,56 @@ from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
 from penstock.core.rings import (
     CODE,
     FRESH,
+    HEAD,
     LONG_AGO,
     LOW,
+    MANY,
     NEXT,
     OLDER,
     POS,
     ROW,
+    SHIFT,
+    STRIDE,
     TS,
     Batch,
     Windows,
     chained,
+    coming,
     empty,
+    head_of,
     insert,
+    ring_of,
 )
 from penstock.core.shedding import admit, close, expire, let_go, refill
 from penstock.core.windows import Ints
 from penstock.core.worth import EACH, EXACT, GONE, KIND, LIMIT, NOBODY, Budget, Pool, emptied, grow_old, with_room
 
-TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES = range(6)  # entries of `Work.state`
+# entries of `Work.state`
+TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES, UNTIL, NEW, TIME, TURN, SINCE, SINGLY = range(12)
 (
-    STREAM,  # of a loop: its window, and where that is
-    FIRST,
-    MASK,
-    NODES,  # where the codes are that its first test compares; -1: it has none
+    STREAM,  # of a loop: its window, its first ring, how many it has
+    RING,
+    RINGS,
+    NODES,  # where the codes are that its first test compares
     HEADS,
     BUCKETS,
+    APART,
     OUTER,  # with what: the depth of an outer loop, where its codes are
     OUTER_NODES,
-    OUTER_MASK,
-    COMPARE,
+    COMPARE,  # how; -1: it has no test
     WHEN,  # BEFORE, AT or AFTER the loop over the new rows
     ENTRIES,
 ) = range(12)
 BEFORE, AT, AFTER = range(3)
+WHERE, OF_RING, EARLIER = range(3)  # of a new row: where it is, in which ring, the one before it of its stream
+SEEN, OLDEST, NEWEST = range(3)  # of the part of a ring that a new row may meet: at which row it was looked for
 MINE, DEPTH_OF, THEIRS, HOW = range(4)  # of a test: column of this window, depth of an outer loop, its column
 EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # how a test compares
 REVERSED = (EQUAL, UNEQUAL, GREATER, AT_LEAST, LESS, AT_MOST)
 DONE, FULL, CROWDED = range(3)
 IDLE = -1
-FIRST_ROOM = 256
+FIRST_ROOM, FIRST_OF_BUCKET = 256, 8
+SLICE = 1 << 12  # rows that are taken at once, at least; more where windows hold more than twice as many
 FIRST_RESULTS = 1 << 12
 MOST_RESULTS = 1 << 20  # that are held at once
 NONE = np.empty(0, np.int64)
@@ -77,39 +92,42 @@ class Nests(NamedTuple):
     expiry: Ints  # [interval at which old rows are let go of; 0: whenever a group comes]
 
 
+@columns(new=3, part=3)
 class Work(NamedTuple):
     """How far the loops are: a full output stops them anywhere."""
 
     state: Ints
     cursor: Ints  # depth -> the next place to look at
     code: Ints  # depth -> what its first test compares with
-    bound: Ints  # depth -> the place that is being joined
-    low: Ints  # depth -> the oldest place that is not too old for the new row, where that is known
+    bound: Ints  # depth -> where the row is that is being joined
+    low: Ints  # depth -> the oldest place to look at
     high: Ints  # depth -> the first place that comes after the new row, and will find it
-    now: Ints  # [the time of the new row]
+    ring: Ints  # depth -> the ring that is being looked at
+    last: Ints  # depth -> the last one to look at
+    newest: Ints  # stream -> its newest new row; -1: none
+    new: Ints  # (new row, [WHERE, OF_RING, EARLIER])
+    part: Ints  # (ring, [SEEN, OLDEST, NEWEST])
 
 
 @part
 def look_ahead(windows: Windows, nests: Nests, batch: Batch, i: int, keys: Ints) -> None:
-    """Ask for the buckets that a row soon to come will enter, and for the first one that it will look into."""
+    """Ask for the chains that a row soon to come will enter, and for the first one that it will look into."""
     if i >= batch.row.size:
         return
     s = batch.stream[i]
     for c in range(keys[s], keys[s + 1]):
-        if windows.column[c, 3]:
-            prefetch(windows.heads, windows.column[c, 2] + bucket(windows.column[c, 3], batch.code[i, c - keys[s]]))
+        if windows.column[c, MANY]:
+            prefetch(windows.heads, head_of(windows, c, batch.code[i, c - keys[s]]))
     c = nests.tests[s, 1, 0, MINE]
-    if nests.fresh[s] == 0 and c >= 0 and windows.column[c, 3]:
-        code = batch.code[i, nests.tests[s, 1, 0, THEIRS] - keys[s]]
-        prefetch(windows.heads, windows.column[c, 2] + bucket(windows.column[c, 3], code))
+    if nests.fresh[s] == 0 and c >= 0 and windows.column[c, MANY] and windows.column[c, STRIDE] == 1:
+        prefetch(windows.heads, head_of(windows, c, batch.code[i, nests.tests[s, 1, 0, THEIRS] - keys[s]]))
 
 
 @part
 def other_code(windows: Windows, nests: Nests, work: Work, source: int, depth: int, test: int) -> int:
     """Return the code that a test at some depth compares with: that of a row in an outer loop."""
-    outer = nests.tests[source, depth, test, DEPTH_OF]
-    spot = work.bound[outer] & windows.mask[nests.nest[source, outer]]
-    return windows.nodes[windows.column[nests.tests[source, depth, test, THEIRS], 1] + spot, CODE]
+    at = work.bound[nests.tests[source, depth, test, DEPTH_OF]]
+    return windows.nodes[at + windows.column[nests.tests[source, depth, test, THEIRS], SHIFT], CODE]
 
 
 @part
@@ -130,12 +148,14 @@ def holds(how: int, mine: int, theirs: int) -> bool:
 def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
     """Return what a window counts to at a new row: the time, or the rows that came until then.
 
-    The paper's COMPUTECOUNTJOIN looks for the same row: the newest one that is no newer. O(log rows) for that.
+    The paper's COMPUTECOUNTJOIN looks for the same row: the newest one that is no newer. O(log rows) for that. A
+    window in rows is one ring.
     """
     if not nests.by_rows[s]:
         return now
-    begin, high = windows.ends[s, LOW], windows.ends[s, NEXT]
-    base, mask = windows.first[s], windows.mask[s]
+    ring = windows.rings[s]
+    begin, high = windows.ends[ring, LOW], windows.ends[ring, NEXT]
+    base, mask = windows.first[ring], windows.mask[ring]
     low = begin
     while low < high:
         middle = (low + high) // 2
@@ -147,100 +167,110 @@ def clock_of(windows: Windows, nests: Nests, s: int, now: int) -> int:
 
 
 @part
-def unlimited(windows: Windows, nests: Nests, work: Work, source: int, depth: int, s: int) -> None:
-    """Let a loop run over its whole window; if it is that of the new rows, over these, and all inside are open."""
-    work.low[depth], work.high[depth] = windows.ends[s, LOW], windows.ends[s, NEXT]
-    if s == source:
-        work.low[depth] = windows.ends[s, FRESH]
-        for inner in range(depth + 1, nests.span.size):
-            work.low[inner] = IDLE
-            work.high[inner] = windows.ends[nests.loops[source, inner, STREAM], NEXT]
-
-
-@part
-def limit(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
-    """Find between which places the loops inside that of a new row find its partners: neither too old nor after it.
+def limit(windows: Windows, nests: Nests, work: Work, source: int, s: int, ring: int) -> None:
+    """Find between which places of a ring a new row finds partners: neither too old nor after it.
 
     New rows come newest first, so the places only ever go down: O(1) for each, on the whole.
     """
-    now = wide(work.now[0])
-    for inner in range(depth + 1, nests.span.size):
-        s = nests.loops[source, inner, STREAM]
-        base, mask, begin = windows.first[s], windows.mask[s], wide(windows.ends[s, LOW])
-        low, high = wide(work.low[inner]), wide(work.high[inner])
-        latest = now - (s > source)
-        while high > windows.ends[s, FRESH] and windows.rows[base + ((high - 1) & mask), TS] > latest:
-            high -= 1
-        dead = clock_of(windows, nests, s, now) - nests.span[s]
-        if low == IDLE:
-            low = begin
-            while low < high and windows.rows[base + (low & mask), POS] <= dead:
-                low += 1
-        else:
-            while low > begin and windows.rows[base + ((low - 1) & mask), POS] > dead:
-                low -= 1
-        work.low[inner], work.high[inner] = low, high
+    now = wide(work.state[TIME])
+    base, mask, begin = windows.first[ring], windows.mask[ring], wide(windows.ends[ring, LOW])
+    first = work.part[ring, SEEN] < work.state[SINCE]
+    low = begin if first else wide(work.part[ring, OLDEST])
+    high = wide(windows.ends[ring, NEXT] if first else work.part[ring, NEWEST])
+    latest = now - (s > source)
+    while high > windows.ends[ring, FRESH] and windows.rows[base + ((high - 1) & mask), TS] > latest:
+        high -= 1
+    dead = clock_of(windows, nests, s, now) - nests.span[s]
+    if first:
+        while low < high and windows.rows[base + (low & mask), POS] <= dead:
+            low += 1
+    else:
+        while low > begin and windows.rows[base + ((low - 1) & mask), POS] > dead:
+            low -= 1
+    work.part[ring, SEEN] = work.state[TURN]
+    work.part[ring, OLDEST] = low
+    work.part[ring, NEWEST] = high
+
+
+@part
+def look_into(windows: Windows, nests: Nests, work: Work, source: int, depth: int, ring: int) -> None:
+    """Start the loop at some depth over one ring: at its newest row, or at the newest of the chain."""
+    loop = nests.loops
+    work.ring[depth] = ring
+    if loop[source, depth, BUCKETS]:
+        chain = bucket(loop[source, depth, BUCKETS], work.code[depth])
+        work.cursor[depth] = windows.heads[loop[source, depth, HEADS] + chain * loop[source, depth, APART]]
+    else:
+        work.cursor[depth] = windows.ends[ring, NEXT] - 1
+    when = loop[source, depth, WHEN]
+    if when == AFTER and not work.state[SINGLY]:
+        if work.part[ring, SEEN] != work.state[TURN]:
+            limit(windows, nests, work, source, loop[source, depth, STREAM], ring)
+        work.low[depth], work.high[depth] = work.part[ring, OLDEST], work.part[ring, NEWEST]
+        return
+    work.high[depth] = windows.ends[ring, NEXT]
+    work.low[depth] = windows.ends[ring, FRESH] if when == AT else windows.ends[ring, LOW]
+    if when == AT:
+        work.state[SINCE] = work.state[TURN] + 1
 
 
 @part
 def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
-    """Start the loop at some depth: at the newest row, of the bucket if there is one."""
+    """Start the loop at some depth: over the ring of the bucket if there is one, else over all rings."""
     loop = nests.loops
-    s = loop[source, depth, STREAM]
-    if loop[source, depth, NODES] >= 0:
-        spot = work.bound[loop[source, depth, OUTER]] & loop[source, depth, OUTER_MASK]
-        work.code[depth] = windows.nodes[loop[source, depth, OUTER_NODES] + spot, CODE]
-    if loop[source, depth, BUCKETS]:
-        head = loop[source, depth, HEADS] + bucket(loop[source, depth, BUCKETS], work.code[depth])
-        work.cursor[depth] = windows.heads[head]
-    else:
-        work.cursor[depth] = windows.ends[s, NEXT] - 1
-    if loop[source, depth, WHEN] != AFTER:
-        unlimited(windows, nests, work, source, depth, s)
+    ring, rings = wide(loop[source, depth, RING]), loop[source, depth, RINGS]
+    last = ring + rings - 1
+    if loop[source, depth, COMPARE] >= 0:
+        at = work.bound[loop[source, depth, OUTER]] + loop[source, depth, OUTER_NODES]
+        work.code[depth] = windows.nodes[at, CODE]
+        if rings > 1:
+            ring = last = ring + bucket(rings, work.code[depth])
+    work.last[depth] = last
+    look_into(windows, nests, work, source, depth, ring)
 
 
 @part
-def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, spot: int) -> bool:
+def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, at: int) -> bool:
     """Say whether a row that joins passes the tests after the first; a new one must find the rows outside in time."""
-    if windows.rows[nests.loops[source, depth, FIRST] + spot, ROW] < 0:
+    if windows.rows[at, ROW] < 0:
         return False
     for test in range(1, nests.tests.shape[2]):
         c = nests.tests[source, depth, test, MINE]
         if c < 0:
             break
-        mine = windows.nodes[windows.column[c, 1] + spot, CODE]
+        mine = windows.nodes[at + windows.column[c, SHIFT], CODE]
         theirs = other_code(windows, nests, work, source, depth, test)
         if not holds(nests.tests[source, depth, test, HOW], mine, theirs):
             return False
     if nests.loops[source, depth, WHEN] == AT:
-        now = windows.rows[windows.first[source] + spot, TS]
+        now = windows.rows[at, TS]
         for outer in range(depth):
-            s = nests.nest[source, outer]
-            at = windows.first[s] + (work.bound[outer] & windows.mask[s])
-            late = windows.rows[at, TS] > now or (windows.rows[at, TS] == now and s > source)
-            if late or clock_of(windows, nests, s, now) - windows.rows[at, POS] >= nests.span[s]:
+            s, row = nests.nest[source, outer], work.bound[outer]
+            late = windows.rows[row, TS] > now or (windows.rows[row, TS] == now and s > source)
+            if late or clock_of(windows, nests, s, now) - windows.rows[row, POS] >= nests.span[s]:
                 return False
     return True
 
 
 @part
 def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> int:
-    """Go on with the loop at some depth to the next row that joins the rows outside; -1: there is none."""
+    """Go on with the loop at some depth to the next row of its ring that joins the rows outside; -1: none."""
     loop = nests.loops
-    mask, codes, how = loop[source, depth, MASK], loop[source, depth, NODES], loop[source, depth, COMPARE]
+    base, mask = windows.first[work.ring[depth]], windows.mask[work.ring[depth]]
+    codes, how = loop[source, depth, NODES], loop[source, depth, COMPARE]
     chained = loop[source, depth, BUCKETS] > 0
     low, high, code = work.low[depth], work.high[depth], work.code[depth]
     place = work.cursor[depth]
     compared = 0
-    found = -1
+    found = wide(-1)
     while place >= low:
-        spot = place & mask
+        at = base + (place & mask)
         here = place
-        place = windows.nodes[codes + spot, OLDER] if chained else place - 1
+        place = windows.nodes[codes + at, OLDER] if chained else place - 1
         compared += 1
-        joins = here < high and (codes < 0 or holds(how, windows.nodes[codes + spot, CODE], code))
-        if joins and fits(windows, nests, work, source, depth, spot):
-            found = here
+        joins = here < high and (how < 0 or holds(how, windows.nodes[codes + at, CODE], code))
+        if joins and fits(windows, nests, work, source, depth, at):
+            found = at
             break
     work.cursor[depth] = place
     work.state[COMPARED] += compared if depth else 0
@@ -248,33 +278,73 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
 
 
 @part
+def next_new(windows: Windows, work: Work) -> int:
+    """Go on with the outermost loop to the next new row of a stream, newest first; -1: there is none."""
+    new = work.cursor[0]
+    found = wide(-1)
+    while new >= 0 and found < 0:
+        at = wide(work.new[new, WHERE])
+        found = at if windows.rows[at, ROW] >= 0 else found
+        new = work.new[new, EARLIER]
+    work.cursor[0] = new
+    return found
+
+
+@part
+def alone(windows: Windows, source: int, at: int) -> bool:
+    """Say whether some window has nobody in the chain of a new row, where chains begin side by side."""
+    code = windows.nodes[at + windows.column[source, SHIFT], CODE]
+    head = head_of(windows, source, code) - source
+    missing = False
+    for s in range(windows.rings.size - 1):
+        missing |= windows.heads[head + s] < windows.ends[s, LOW]
+    return missing
+
+
+@part
+def start(windows: Windows, nests: Nests, work: Work, source: int) -> None:
+    """Start the outermost loop: over the new rows, or over a window."""
+    if nests.fresh[source] == 0:
+        work.cursor[0] = work.newest[source]
+        work.state[SINCE] = work.state[TURN] + 1
+    else:
+        begin(windows, nests, work, source, 0)
+
+
+@part
 def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: Work) -> int:
     """Run the loops for the new rows of one stream, from where they are; returns why they stopped."""
     last = nests.span.size - 1
-    depth = work.state[DEPTH]
+    depth, outermost = work.state[DEPTH], nests.fresh[source] == 0
+    side_by_side = nests.loops[source, 0, APART] > 1 and not work.state[SINGLY]
     if depth == IDLE:
         depth = 0
-        begin(windows, nests, work, source, 0)
+        start(windows, nests, work, source)
     while depth >= 0:
         found = work.state[FOUND]
         if depth == last and found == results.shape[1]:
             work.state[DEPTH] = depth
             return FULL
-        place = seek(windows, nests, work, source, depth)
-        if place < 0:
-            depth -= 1
+        new = depth == 0 and outermost
+        at = next_new(windows, work) if new else seek(windows, nests, work, source, depth)
+        if at < 0:
+            if new or work.ring[depth] == work.last[depth]:
+                depth -= 1
+            else:
+                look_into(windows, nests, work, source, depth, work.ring[depth] + 1)
             continue
-        work.bound[depth] = place
+        if new and side_by_side and alone(windows, source, at):
+            continue  # it joins nothing
+        work.bound[depth] = at
         if nests.loops[source, depth, WHEN] == AT:
-            work.now[0] = windows.rows[windows.first[source] + (place & windows.mask[source]), TS]
-            limit(windows, nests, work, source, depth)
+            work.state[TIME] = windows.rows[at, TS]
+            work.state[TURN] += 1
         if depth < last:
             depth += 1
             begin(windows, nests, work, source, depth)
             continue
         for outer in range(last + 1):
-            at = nests.loops[source, outer, FIRST] + (work.bound[outer] & nests.loops[source, outer, MASK])
-            results[nests.loops[source, outer, STREAM], found] = windows.rows[at, ROW]
+            results[nests.loops[source, outer, STREAM], found] = windows.rows[work.bound[outer], ROW]
         work.state[FOUND] = found + 1
     work.state[DEPTH] = IDLE
     return DONE
@@ -291,13 +361,55 @@ def take(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: Work, p
         work.state[EXPIRES] = now + nests.expiry[0]
     if bounded:
         grow_old(windows, pool, batch.clock[i])
+    new = 0
     while i < batch.row.size and batch.group[i] == group:
         look_ahead(windows, nests, batch, i + AHEAD, keys)
-        insert(windows, batch, i, keys)
+        s = wide(batch.stream[i])
+        ring = ring_of(windows, s, batch.code[i, 0])
+        work.new[new, WHERE] = insert(windows, batch, i, keys, ring)
+        work.new[new, OF_RING] = ring
+        work.new[new, EARLIER] = work.newest[s]
+        work.newest[s] = new
         if bounded and batch.row[i] >= 0:
-            admit(windows, pool, wide(batch.stream[i]), batch.code[i, 0], batch.clock[i])
+            admit(windows, pool, s, batch.code[i, 0], batch.clock[i])
+        new += 1
         i += 1
+    work.state[NEW] = new
     work.state[TAKEN] = i
+
+
+@part
+def take_singly(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: Work, pool: Pool) -> None:
+    """Let old rows go and enter rows up to the first one that may join somebody in every window."""
+    i, until, gone = wide(work.state[TAKEN]), wide(work.state[UNTIL]), wide(work.state[EXPIRES])
+    work.state[NEW] = 0
+    while i < until and not work.state[NEW]:
+        if batch.ts[i] > gone:
+            gone = wide(batch.ts[i])
+            expire(windows, nests.span, nests.by_rows, pool, gone)
+        look_ahead(windows, nests, batch, i + AHEAD, keys)
+        s = wide(batch.stream[i])
+        at = insert(windows, batch, i, keys, s)
+        windows.ends[s, FRESH] = windows.ends[s, NEXT]
+        i += 1
+        if not alone(windows, s, at):
+            work.new[0, WHERE] = at
+            work.new[0, OF_RING] = s
+            work.new[0, EARLIER] = IDLE
+            work.newest[s] = 0
+            work.state[NEW] = 1
+    work.state[TAKEN] = i
+    work.state[EXPIRES] = gone
+
+
+@part
+def settle(windows: Windows, work: Work) -> None:
+    """End a group: its rows are no longer new."""
+    for new in range(work.state[NEW]):
+        ring = work.new[new, OF_RING]
+        windows.ends[ring, FRESH] = windows.ends[ring, NEXT]
+    work.newest[:] = IDLE
+    work.state[SOURCE] = IDLE
 
 
 @kernel
@@ -309,22 +421,22 @@ def step(windows: Windows, nests: Nests, batch: Batch, keys: Ints, results: Ints
     windows, nests, batch, keys = borrowed(windows), borrowed(nests), borrowed(batch), borrowed(keys)
     results, work, pool = borrowed(results), borrowed(work), borrowed(pool)
     streams = nests.span.size
-    state, ends = work.state, windows.ends
+    state = work.state
     while True:
         if state[SOURCE] == IDLE:
-            if state[TAKEN] == batch.row.size:
+            if state[TAKEN] == state[UNTIL]:
                 return DONE
-            take(windows, nests, batch, keys, work, pool)
+            if state[SINGLY]:
+                take_singly(windows, nests, batch, keys, work, pool)
+            else:
+                take(windows, nests, batch, keys, work, pool)
             state[SOURCE] = 0
         while state[SOURCE] < streams:
             source = wide(state[SOURCE])
-            new = ends[source, FRESH] < ends[source, NEXT]
-            if new and evaluate(windows, nests, source, results, work) == FULL:
+            if work.newest[source] >= 0 and evaluate(windows, nests, source, results, work) == FULL:
                 return FULL
             state[SOURCE] += 1
-        for s in range(streams):
-            ends[s, FRESH] = ends[s, NEXT]
-        state[SOURCE] = IDLE
+        settle(windows, work)
         if pool.state[KIND] != EXACT and close(windows, nests.span, nests.by_rows, pool, batch.ts[state[TAKEN] - 1]):
             return CROWDED
 
@@ -364,9 +476,12 @@ class Chain:
         nests: the loops for the new rows of each stream.
         columns: how many key columns each stream has.
         edges: which of them are compared, and how.
-        buckets: of the index of each column; 0: none, as for one not compared for equality; BY_ROOM: as many as fit
-            the window.
+        rings: of each window: one, or one for each of so many buckets. Those have one column, compared for equality,
+            are in time, and there is no budget.
+        buckets: chains of each column of a window of one ring; 0: none, as for one not compared for equality;
+            BY_ROOM: as many as fit the window.
         common: whether all edges are on one attribute, so that one of them is enough at each depth.
+        eager: whether a group is the rows of one tick.
         expiry: the interval at which old rows are let go of; 0: with every group, as under a budget.
         budget: how many rows the windows may hold, and who leaves; None: all that are alive.
 
@@ -380,32 +495,36 @@ class Chain:
         nests: Sequence[Sequence[int]],
         columns: Sequence[int],
         edges: Sequence[Edge],
+        rings: Sequence[int],
         buckets: Sequence[int],
         *,
         common: bool,
+        eager: bool = False,
         expiry: int = 0,
         budget: Budget | None = None,
     ) -> None:
         n = len(span)
         self._span, self._by_rows = np.array(span, np.int64), np.array(by_rows, np.int64)
-        self._edges, self._common = list(edges), common
+        self._edges, self._common, self._eager = list(edges), common, eager
         self._expiry = np.array([expiry], np.int64)
         self._keys = np.concatenate([[0], np.cumsum(columns)]).astype(np.int64)
-        self._buckets = list(buckets)
-        self._rooms = [FIRST_ROOM] * n
+        self._rings, self._buckets = list(rings), list(buckets)
+        self._rooms = [FIRST_ROOM if count == 1 else FIRST_OF_BUCKET for count in rings for _ in range(count)]
         self._budget = budget or Budget(EXACT, 0, 0, (1.0,) * n, 0)
         self._windows = self._empty()
         self._pool = emptied(self._budget, n, sum(self._rooms))
-        self.reorder(nests)
         self._results = np.empty((n, FIRST_RESULTS), np.int64)
-        state = np.zeros(6, np.int64)
+        state = np.zeros(12, np.int64)
         state[SOURCE] = state[DEPTH] = IDLE
         state[EXPIRES] = LONG_AGO
-        self._work = Work(state, *(np.zeros(n, np.int64) for _ in Work._fields[1:]))
+        each = {name: np.full(n, IDLE) for name in Work._fields[1:-2]}
+        new, part = np.empty((SLICE, 3), np.int64), np.full((len(self._rooms), 3), IDLE)
+        self._work = Work(state=state, **each, new=new, part=part)
+        self.reorder(nests)
 
     def _empty(self) -> Windows:
         important = self._budget.kind == EACH and self._budget.combine >= 0
-        return empty(self._rooms, self._keys, self._buckets, important=important)
+        return empty(self._rooms, self._rings, self._keys, self._buckets, common=self._common, important=important)
 
     def reorder(self, nests: Sequence[Sequence[int]]) -> None:
         """Go on with other loops: windows hold rows only, so nothing is lost or found again.
@@ -440,18 +559,19 @@ class Chain:
 
     def chunks(self, batch: Batch, most: int = MOST_RESULTS) -> Iterator[Ints]:
         """Take whole groups of rows and return their results bit by bit, about so many at a time."""
-        self._reserve(batch)
         self._pool = with_room(self._pool, self._budget, self._windows, batch.row.size)
         state = self._work.state
-        state[TAKEN] = state[FOUND] = 0
-        while (stopped := self._step(batch)) != DONE:
-            if stopped == CROWDED:
-                self._reserve(batch, sweep=True)
-                continue
-            yield self._results.copy()
-            state[FOUND] = 0
-            if self._results.shape[1] < most:
-                self._results = np.empty((len(self._rooms), 2 * self._results.shape[1]), np.int64)
+        state[TAKEN] = state[UNTIL] = state[FOUND] = 0
+        while state[UNTIL] < batch.row.size:
+            self._reserve(batch)
+            while (stopped := self._step(batch)) != DONE:
+                if stopped == CROWDED:
+                    self._refill(batch)
+                    continue
+                yield self._results.copy()
+                state[FOUND] = 0
+                if self._results.shape[1] < most:
+                    self._results = np.empty((len(self._rings), 2 * self._results.shape[1]), np.int64)
         yield self._results[:, : state[FOUND]].copy()
 
     def _step(self, batch: Batch) -> int:
@@ -464,7 +584,7 @@ class Chain:
     def live(self, now: int) -> list[int]:
         """Return how many rows of each stream may still join after a tick."""
         found = []
-        for s in range(len(self._rooms)):
+        for s in range(len(self._rings)):
             rows = self._windows.rows[self._places(s)]
             clock = rows[-1:, POS] if self._by_rows[s] else now + 1
             found.append(int(((rows[:, ROW] >= 0) & (clock - rows[:, POS] < self._span[s])).sum()))
@@ -483,8 +603,8 @@ class Chain:
 
     def sweep(self) -> None:
         """Take rows that were given up out of the windows. O(rows)."""
-        self._work.state[TAKEN] = 0
-        self._reserve(NO_ROWS, sweep=True)
+        self._work.state[TAKEN] = self._work.state[UNTIL] = 0
+        self._refill(NO_ROWS)
 
     def stored(self, s: int) -> int:
         """Return how many rows of a stream are held."""
@@ -496,9 +616,15 @@ class Chain:
         Parameters:
             newest: how many at most; None: all.
         """
-        at = self._places(s) if newest is None else self._places(s)[-newest:]
-        begins = self._windows.column[self._keys[s] : self._keys[s + 1], 1] - self._windows.first[s]
-        return self._windows.rows[at, TS], self._windows.nodes[at[:, None] + begins, CODE]
+        at = self._places(s)
+        if self._rings[s] > 1:
+            at = at[np.argsort(self._windows.rows[at, TS], kind="stable")]
+        at = at if newest is None else at[-newest:]
+        return self._windows.rows[at, TS], self._codes(s, at)
+
+    def _codes(self, s: int, at: Ints) -> Ints:
+        """Return the codes of rows of a stream, given by where they are: (row, column of the stream)."""
+        return self._windows.nodes[at[:, None] + self._windows.column[self._keys[s] : self._keys[s + 1], SHIFT], CODE]
 
     def pass_time(self, now: int) -> None:
         """Let go of rows that are too old for whatever comes from `now` on."""
@@ -510,13 +636,19 @@ class Chain:
         self._pool.state[LIMIT] = limit
 
     def _places(self, s: int) -> Ints:
-        """Return where the rows of a window are, oldest first."""
-        end, low, _ = self._windows.ends[s].tolist()
-        return self._windows.first[s] + (np.arange(low, end) & self._windows.mask[s])
+        """Return where the rows of a window are, ring by ring, oldest first."""
+        windows = self._windows
+        return np.concatenate(
+            [
+                windows.first[ring]
+                + (np.arange(windows.ends[ring, LOW], windows.ends[ring, NEXT]) & windows.mask[ring])
+                for ring in range(windows.rings[s], windows.rings[s + 1])
+            ]
+        )
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that the windows hold and the pool knows, by name; unused places are left out."""
-        windows, streams = self._windows, range(len(self._rooms))
+        windows, streams = self._windows, range(len(self._rings))
         places = np.concatenate([self._places(s) for s in streams])
         found = {
             "rooms": np.array(self._rooms, np.int64),
@@ -528,7 +660,7 @@ class Chain:
             "work": self._work.state[[COMPARED, EXPIRES]],
         }
         for s in streams:
-            found[f"code.{s}"] = self.codes(s)[1]
+            found[f"code.{s}"] = self._codes(s, self._places(s))
         kept = [name for name in Pool._fields if name not in {"link", "gone", "tied", "ties", "degree"}]
         return found | {f"pool.{name}": getattr(self._pool, name) for name in kept}
 
@@ -537,14 +669,14 @@ class Chain:
         self._rooms = arrays["rooms"].tolist()
         windows = self._windows = self._empty()
         windows.ends[:] = arrays["ends"]
-        each = [self._places(s) for s in range(len(self._rooms))]
+        each = [self._places(s) for s in range(len(self._rings))]
         places = np.concatenate(each)
         windows.rows[places] = arrays["rows"]
         if windows.value.size:
             windows.value[places] = arrays["value"]
         for s, at in enumerate(each):
-            begins = windows.column[self._keys[s] : self._keys[s + 1], 1] - windows.first[s]
-            windows.nodes[at[:, None] + begins, CODE] = arrays[f"code.{s}"]
+            shift = windows.column[self._keys[s] : self._keys[s + 1], SHIFT]
+            windows.nodes[at[:, None] + shift, CODE] = arrays[f"code.{s}"]
         chained(windows, self._keys)
         kept = {name: arrays[f"pool.{name}"] for name in Pool._fields if f"pool.{name}" in arrays}
         link = np.zeros((sum(self._rooms) if self._pool.leaf.shape[1] else 0, 2), np.int64)
@@ -562,34 +694,52 @@ class Chain:
 
     def held(self) -> list[int]:
         """Return how many rows each window holds, those not yet let go of included."""
-        return (self._windows.ends[:, NEXT] - self._windows.ends[:, LOW]).tolist()
+        held: list[int] = np.add.reduceat(self._held(), self._windows.rings[:-1]).tolist()
+        return held
 
-    def _reserve(self, batch: Batch, *, sweep: bool = False) -> None:
-        """Make room for the rows to come, if there is not enough; sweep marks out of the rings, if asked."""
-        arriving = np.bincount(batch.stream[self._work.state[TAKEN] if sweep else 0 :], minlength=len(self._rooms))
-        need = [held + int(more) for held, more in zip(self.held(), arriving, strict=True)]
-        if sweep or any(rows > room for rows, room in zip(need, self._rooms, strict=True)):
-            self._rooms = [
-                max(room, 1 << (rows - 1).bit_length()) if rows else room
-                for rows, room in zip(need, self._rooms, strict=True)
-            ]
-            old, self._windows = self._windows, self._empty()
-            link = self._pool.link
-            self._pool = self._pool._replace(link=np.zeros((sum(self._rooms) if link.size else 0, 2), np.int64))
-            refill(self._windows, old, self._keys, self._pool, link)
-            self._point()
+    def _held(self) -> Ints:
+        """Return how many rows each ring holds."""
+        return self._windows.ends[:, NEXT] - self._windows.ends[:, LOW]
+
+    def _reserve(self, batch: Batch) -> None:
+        """Choose how many rows are taken next, whole groups, and make room for them, if there is not enough."""
+        state = self._work.state
+        begin = state[UNTIL]
+        least = begin + max(SLICE, int(self._held().sum()) // 2)
+        last = batch.group[min(least, batch.row.size) - 1]
+        state[UNTIL] = begin + np.searchsorted(batch.group[begin:], last, side="right")
+        if self._work.new.shape[0] < state[UNTIL] - begin:
+            self._work = self._work._replace(new=np.empty((2 * int(state[UNTIL] - begin), 3), np.int64))
+        if np.any(self._held() + coming(self._windows, batch, begin, state[UNTIL]) > self._windows.mask + 1):
+            self._refill(batch)
+
+    def _refill(self, batch: Batch) -> None:
+        """Make room for the rows that are taken next, and sweep marks out of the rings."""
+        state = self._work.state
+        need = self._held() + coming(self._windows, batch, state[TAKEN], state[UNTIL])
+        self._rooms = [
+            max(room, 1 << (rows - 1).bit_length()) if rows else room
+            for rows, room in zip(need.tolist(), self._rooms, strict=True)
+        ]
+        old, self._windows = self._windows, self._empty()
+        link = self._pool.link
+        self._pool = self._pool._replace(link=np.zeros((sum(self._rooms) if link.size else 0, 2), np.int64))
+        refill(self._windows, old, self._keys, self._pool, link)
+        self._point()
 
     def _point(self) -> None:
         """Tell the loops where the windows are."""
         windows, nests = self._windows, self._nests
+        told = self._common and windows.column[0, STRIDE] > 1 and not nests.fresh.any()
+        exact = self._budget.kind == EXACT and not self._by_rows.any()
+        self._work.state[SINGLY] = told and exact and self._eager and not self._expiry[0]
         for source, depth in np.ndindex(nests.nest.shape):
             s = nests.nest[source, depth]
             loop = nests.loops[source, depth]
-            loop[[STREAM, FIRST, MASK]] = s, windows.first[s], windows.mask[s]
+            loop[[STREAM, RING, RINGS]] = s, windows.rings[s], self._rings[s]
             loop[WHEN] = AT if s == source else (AFTER if depth > nests.fresh[source] else BEFORE)
             mine, outer, theirs, how = nests.tests[source, depth, 0]
-            loop[[NODES, BUCKETS, COMPARE]] = -1, 0, how
+            loop[[BUCKETS, APART, COMPARE]] = 0, windows.column[s, STRIDE] if self._common else 1, how
             if mine >= 0:
-                _, loop[NODES], loop[HEADS], loop[BUCKETS] = windows.column[mine]
-                loop[[OUTER, OUTER_NODES]] = outer, windows.column[theirs, 1]
-                loop[OUTER_MASK] = windows.mask[nests.nest[source, outer]]
+                loop[[NODES, HEADS, BUCKETS, APART]] = windows.column[mine, [SHIFT, HEAD, MANY, STRIDE]]
+                loop[[OUTER, OUTER_NODES]] = outer, windows.column[theirs, SHIFT]

@@ -11,8 +11,9 @@ from penstock.operator.join import as_table
 from penstock.operator.multijoin import MultiJoin
 from penstock.operator.several import Bound, Settings
 from penstock.quality.flows import Flows
+from penstock.streams.intake import follows
 
-SLICE = 1 << 15  # rows of all streams that are pushed at once
+SLICE = 1 << 15  # rows of all streams that are pushed at once, about
 
 
 class Joined(NamedTuple):
@@ -75,14 +76,16 @@ def portions(bound: Bound, tables: Mapping[str, pa.Table]) -> Iterator[dict[str,
     times = []
     for (name, table), column in zip(tables.items(), bound.time, strict=True):
         ts = bound.clock.values(table[column], f"time={column!r}")
-        back = np.flatnonzero(ts[1:] < ts[:-1])
-        if back.size:
+        if not follows(ts, None):
+            back = np.flatnonzero(ts[1:] < ts[:-1])
             raise OrderError(name, f"row {int(back[0]) + 1} is older than the row before it", "sort it by time")
         times.append(ts)
-    merged = np.sort(np.concatenate(times), kind="stable")
     begins = [0] * len(times)
-    while (taken := sum(begins)) < merged.size:
-        last = merged[min(taken + SLICE, merged.size) - 1]
+    while left := [(ts, begin) for ts, begin in zip(times, begins, strict=True) if begin < ts.size]:
+        part = SLICE / sum(
+            ts.size - begin for ts, begin in left
+        )  # of what is left of each, unless more are of one tick
+        last = min(ts[begin + max(min(int(part * (ts.size - begin)), ts.size - begin), 1) - 1] for ts, begin in left)
         ends = [int(np.searchsorted(ts, last, side="right")) for ts in times]
         yield {
             name: table[begin:end]

@@ -185,7 +185,7 @@ class MultiJoin:
     def _stored_rows(self, s: int) -> Ints:
         """Return the numbers of the rows of a stream that are held or wait, ascending."""
         held, queue = self._ordered.chain.live_rows(s), self._intake.waiting
-        return np.union1d(held, queue.row[queue.side == s]) if queue.row.size else held
+        return np.sort(np.concatenate([held, queue.row[queue.side == s]]), kind="stable") if queue.row.size else held
 
     def advance(self, to: Any) -> pa.Table:
         """Move time on to `to` although nothing arrived, and return the results that are complete by that.

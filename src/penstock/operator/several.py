@@ -106,7 +106,6 @@ class Bound:
         self.links: list[Link] = []  # of a join graph
         self.keys, self.edges = self._keys()
         self.index = self._index()
-        self.buckets = [self.index[key.stream] if key.how == "=" else 0 for key in self.keys]
         self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         self.most = max(1, *self.columns)
         self.importance: list[str] | None = None
@@ -118,6 +117,7 @@ class Bound:
         self.policy = "exact" if settings.memory is None else str(policy_of(settings.policy))
         self.unit_of_memory, _ = amount(settings.memory)
         self.budget = budget_of(settings, self.span, self.by_rows, self.clock, self.edges, common=bool(self.using))
+        self.rings, self.buckets = self._buckets()
 
     def _present(self, stream: int, column: object, argument: str) -> None:
         names = self.schemas[stream].names
@@ -218,6 +218,18 @@ class Bound:
             found.append(int(index) if is_count else {"none": 0}.get(index, BY_ROOM))
         return found
 
+    def _buckets(self) -> tuple[list[int], list[int]]:
+        """Return how many rings each window has, and how many chains each key.
+
+        A number of buckets makes a ring of each if rows are in one index, in time, and stay until they are too old.
+        """
+        rings = []
+        for at, (count, by_rows) in enumerate(zip(self.index, self.by_rows, strict=True)):
+            mine = [key.how for key in self.keys if key.stream == at]
+            rings.append(count if mine == ["="] and count > 0 and not by_rows and self.budget is None else 1)
+        chains = [0 if count == 1 or several > 1 else count for count, several in zip(self.index, rings, strict=True)]
+        return rings, [chains[key.stream] if key.how == "=" else 0 for key in self.keys]
+
     def _layout(self) -> tuple[list[tuple[str, int, str]], pa.Schema]:
         """Return the result's columns as (name, stream, source), and its schema."""
         shown = [(name, 0, name) for name in self.using]
@@ -279,7 +291,7 @@ class Bound:
             algorithm = "lazy"  # new rows outermost let the other loops stop early, which the model does not count
         return planning.make(
             [self._indexed(at, stream) for at, stream in enumerate(streams)],
-            join="hash" if any(self.buckets) else "nested",
+            join="hash" if any(self.buckets) or max(self.rings) > 1 else "nested",
             every=None if self.every is None else self.every * self.unit,
             order=None if self.adapts else settings.order,
             algorithm=algorithm,
@@ -315,8 +327,8 @@ class Bound:
     def chain(self, plan: Plan, budget: Budget | None) -> Chain:
         """Make the windows and loops of a plan."""
         return Chain(
-            self.span, self.by_rows, self.nests(plan), self.columns, self.edges, self.buckets,
-            common=bool(self.using), expiry=self.expiry, budget=budget,
+            self.span, self.by_rows, self.nests(plan), self.columns, self.edges, self.rings, self.buckets,
+            common=bool(self.using), eager=self.every is None, expiry=self.expiry, budget=budget,
         )  # fmt: skip
 
     def gauge(self, plan: Plan) -> Gauge | None:
@@ -363,19 +375,20 @@ class Bound:
         """Return rows that are in order for the loops; those without a key only count, where a window is in rows."""
         rows = ready.batch
         ts, stream, present = rows.tick, rows.side.astype(np.int64), ready.code[:, -1] != 0
-        counts = np.array(self.by_rows)[stream]
+        complete, counting = bool(present.all()), any(self.by_rows)
+        counts = np.array(self.by_rows)[stream] if counting else np.zeros(ts.size, np.bool_)
         taken = Batch(
             stream=stream,
-            row=np.where(present, rows.row, -1),
+            row=rows.row if complete else np.where(present, rows.row, -1),
             ts=ts,
-            pos=np.where(counts, rows.pos, ts),
+            pos=np.where(counts, rows.pos, ts) if counting else ts,
             clock=rows.clock.sum(axis=1) if all(self.by_rows) else ts,
             group=ts if self.every is None else ts // self.every,
             weight=rows.weight if rows.weight.size else np.ones_like(ts),
             code=ready.code[:, :-1],
             importance=rows.importance,
         )
-        if not present.all():
+        if not complete:
             taken = taken.only(present | counts)
         kinds = (*(np.int64,) * 8, np.float64)
         return Batch(*(np.ascontiguousarray(column, kind) for column, kind in zip(taken, kinds, strict=True)))

@@ -105,8 +105,11 @@ class Plan:
     def __str__(self) -> str:
         when = "eager" if self.every is None else f"every {self.every:g}"
         head = f"{self.algorithm.upper()}, {when}: {self.cost:,.6g} comparisons per unit of time"
-        trees = [] if isinstance(self.order, dict) else [_tree(self.order), ""]
-        return "\n".join([head, "", *trees, *(self._loops(i) for i in range(len(self.streams)))])
+        if isinstance(self.order, dict):
+            trees = [f"new tuples of {name}: {_tree(mine)}" for name, mine in self.order.items()]
+        else:
+            trees = [_tree(self.order)]
+        return "\n".join([head, "", *trees, "", *(self._loops(i) for i in range(len(self.streams)))])
 
     def _loops(self, source: int) -> str:
         """Return the nested loops for the new tuples of one stream, each with its cost."""

@@ -12,13 +12,13 @@ from penstock.errors import InputError, SessionError
 
 PACKAGES = {  # what a format needs that Spark does not bring
     "kafka": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}",
-    "delta": "io.delta:delta-spark_2.13:<the release for this Spark>",
+    "delta": "io.delta:delta-spark_4.2_2.13:4.4.0",
 }
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-ABSENT = ("DATA_SOURCE_NOT_FOUND", "Failed to find")  # how Spark says it
+ABSENT = ("DATA_SOURCE_NOT_FOUND", "Failed to find", "catalog plugin class")  # how Spark says it
 
 
 @contextmanager
@@ -57,8 +57,8 @@ def opened(
 
 
 @contextmanager
-def provided(form: str) -> Iterator[None]:
-    """Say what to install where a format is not part of this Spark.
+def provided(form: str, argument: str = "format") -> Iterator[None]:
+    """Say what to install where a format, named by an argument, is not part of this Spark.
 
     Raises:
         InputError: naming the package.
@@ -69,7 +69,7 @@ def provided(form: str) -> Iterator[None]:
         if form not in PACKAGES or not any(word in str(error) for word in ABSENT):
             raise
         want = f'this Spark has no connector for it: set packages = ["{PACKAGES[form]}"] in [spark]'
-        raise InputError("format", repr(form), want) from error
+        raise InputError(argument, repr(form), want) from error
 
 
 def parsed(stream: Any, schema: str) -> Any:

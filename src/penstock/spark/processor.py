@@ -1,7 +1,7 @@
 """Run one shard's micro-batch inside Spark's ``transformWithState``."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -117,15 +117,15 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         cache.leave(_name(head, identity), head.stamp, engine)
         yield from _frames(rest)
 
-    def _share(self, identity: int, bound: Bound, blobs: list[tuple[int, int, bytes]]) -> tuple[Any, Any] | None:
+    def _share(self, identity: int, bound: Bound, blobs: list[tuple[int, int, bytes]]) -> Sequence[Any] | None:
         """Return this shard's share of the budget from now on, given what came to all shards."""
         if not self.task.moves:
             return None
         sketches = [
             [Sketch.from_bytes(data) for at, count, data in blobs if at == side and data and not count]
-            for side in range(2)
+            for side in range(len(bound.names))
         ]
-        known = self.store.known(self.task.shards).after(sketches, max(bound.span))
+        known = self.store.known(self.task.shards, len(bound.names)).after(sketches, max(bound.span))
         if not known.ticks:
             return None
         self.store.note(known)

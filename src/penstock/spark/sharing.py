@@ -76,7 +76,7 @@ class Pools(NamedTuple):
 
     limit: Sequence[int]  # of each pool, over all shards
     in_bytes: bool  # limits are in bytes, not rows
-    shared: bool  # one pool for both sides, or one each
+    shared: bool  # one pool for all sides, or one each
     span: Sequence[int]  # per side, in ticks
     by_key: bool  # whether victims are chosen by how often their keys come; else every tuple is worth the same
 
@@ -91,20 +91,20 @@ class Known(NamedTuple):
     rest: Floats  # (side, shard, [rows, keys]) of all others
 
     @classmethod
-    def nothing(cls, shards: int) -> Self:
+    def nothing(cls, shards: int, sides: int = 2) -> Self:
         """Return what is known before the first micro-batch."""
-        return cls(0.0, 0.0, np.empty(0, np.int64), np.empty((2, 0)), np.zeros((2, shards, 2)))
+        return cls(0.0, 0.0, np.empty(0, np.int64), np.empty((sides, 0)), np.zeros((sides, shards, 2)))
 
     def after(self, sketches: Sequence[Sequence[Sketch]], span: int) -> Self:
-        """Return what is known after the sketches of both sides of a micro-batch. O(keys log keys)."""
-        shards = self.rest.shape[1]
+        """Return what is known after the sketches of all sides of a micro-batch. O(keys log keys)."""
+        sides, shards, _ = self.rest.shape
         new = [sketch for side in sketches for sketch in side]
         if not new:
             return self
         ticks = max(sketch.last for sketch in new) - min(sketch.first for sketch in new) + 1
         fade = 0.5 ** (ticks / (HALF_LIVES * span))
         codes = np.unique(np.concatenate([self.codes, *(sketch.codes for sketch in new)]))
-        counts = np.zeros((2, codes.size))
+        counts = np.zeros((sides, codes.size))
         counts[:, np.searchsorted(codes, self.codes)] = self.counts * fade
         rest = self.rest * fade
         for side, mine in enumerate(sketches):
@@ -115,7 +115,7 @@ class Known(NamedTuple):
         often = np.sort(np.argsort(-most, kind="stable")[:REMEMBERED])
         rare = np.setdiff1d(np.arange(codes.size), often)
         homes = shard_of(codes[rare], shards)
-        for side in range(2):
+        for side in range(sides):
             rest[side, :, 0] += np.bincount(homes, counts[side, rare], shards)
             rest[side, :, 1] += np.bincount(homes, counts[side, rare] > 0, shards)
         size = self.size * fade + sum(sketch.size for sketch in new)
@@ -150,9 +150,10 @@ def _kept(known: Known, pools: Pools) -> Floats:
     """Return how many tuples of each shard are among those that each pool, were it one for all shards, would keep.
 
     A key holds as many tuples as arrive in a span. What a tuple is worth is its key's share of the arrivals of the
-    other side, as for PROB; keys that came too seldom to tell are all worth their mean, whatever their shard.
+    other side, as for PROB, of several others the product of these; keys that came too seldom to tell are all worth
+    their mean, whatever their shard.
     """
-    shards = known.rest.shape[1]
+    sides, shards, _ = known.rest.shape
     homes = shard_of(known.codes, shards)
     seldom = known.counts.max(axis=0) < SURE
     keys = known.rest[:, :, 1].sum(axis=1).max() + seldom.sum()
@@ -160,16 +161,18 @@ def _kept(known: Known, pools: Pools) -> Floats:
     mean = rows.sum(axis=1) / max(keys, 1)
     came, homes = known.counts[:, ~seldom], homes[~seldom]
     total = came.sum(axis=1) + rows.sum(axis=1)
+    often = [
+        np.append(np.maximum(came[side], mean[side]), mean[side]) / max(total[side], 1e-300) for side in range(sides)
+    ]
     asked = []
-    for side in range(2):
-        other = 1 - side
-        worth = np.append(np.maximum(came[other], mean[other]), mean[other]) / max(total[other], 1e-300)
+    for side in range(sides):
+        worth = np.prod([share for other, share in enumerate(often) if other != side], axis=0)
         amount = np.append(came[side], rows[side].sum()) * pools.span[side] / known.ticks
         asked.append((worth, amount))
     limit = [size / known.row_size if pools.in_bytes else size for size in pools.limit]
     if pools.shared:
-        worth, amount = (np.concatenate(both) for both in zip(*asked, strict=True))
-        held = np.split(_filled(worth, amount, limit[0], pools), 2)
+        worth, amount = (np.concatenate(all_sides) for all_sides in zip(*asked, strict=True))
+        held = np.split(_filled(worth, amount, limit[0], pools), sides)
     else:
         held = [_filled(*one, limit[side], pools) for side, one in enumerate(asked)]
     kept = [

@@ -113,11 +113,11 @@ class Store:
         head.snapshot, head.snapshot_bytes = len(pieces), sum(map(len, pieces))
         head.log, head.log_bytes = [], 0
 
-    def known(self, shards: int) -> Known:
+    def known(self, shards: int, sides: int) -> Known:
         """Return what this shard knows of all of them, to share out the budget."""
         found = self._known.get()
         if found is None:
-            return Known.nothing(shards)
+            return Known.nothing(shards, sides)
         return Known.from_arrays(saving.from_npz(frames.from_bytes(found[0])["known"]))
 
     def note(self, known: Known) -> None:
@@ -140,7 +140,7 @@ class Entry(NamedTuple):
 
     sides: tuple[pa.Table, ...]  # in order of time
     watermark: int
-    share: tuple[Any, Any] | None = None  # the shard's (memory, split) from now on; None: as it was
+    share: Sequence[Any] | None = None  # the shard's memory from now on, and its split of two; None: as it was
     portions: Sequence[Sequence[float | None]] = ()  # what was decided by the clock on the wall
 
     @property
@@ -173,7 +173,7 @@ def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator
         engine.follow(entry.portions)
         engine.begin_batch(seconds)
     if entry.share is not None:
-        engine.resize(**dict(zip(("memory", "split"), entry.share, strict=True)))
+        engine.resize(**dict(zip(("memory", "split"), entry.share, strict=False)))
     yield engine.watermark(entry.watermark)
     bound = engine.bound
     times = [bound.clock.values(rows[name], "time") for rows, name in zip(entry.sides, bound.time, strict=True)]

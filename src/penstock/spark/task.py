@@ -1,6 +1,6 @@
 """What every shard of a join is told, and the shape of what it hands back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from penstock.operator import multijoin, saving, settings, several
 from penstock.operator.join import Join
 from penstock.operator.ledger import ledger_schema
 from penstock.operator.multijoin import MultiJoin
-from penstock.operator.settings import SIDES, budget
+from penstock.operator.settings import SIDES, amount, budget
 from penstock.policies.cpu.controller import Cpu
 from penstock.policies.registry import lookup
 from penstock.spark.shards import shard_ids
@@ -98,7 +98,7 @@ class Task:
         unit, limit, shared = budget(self.arguments["memory"], self.arguments["split"])
         return Pools(limit, unit == "bytes", shared, bound.span, by_key)
 
-    def share(self, shard: int, pools: Pools, parts: Floats) -> tuple[Any, Any]:
+    def share(self, shard: int, pools: Pools, parts: Floats) -> Sequence[Any]:
         """Return memory and split of one shard, given its part of each pool."""
         mine = [max(1, int(limit * part)) for limit, part in zip(pools.limit, parts[:, shard], strict=False)]
         if pools.in_bytes:
@@ -141,7 +141,7 @@ class Task:
 
 @dataclass(frozen=True)
 class MultiTask(Task):
-    """What every shard of a join of several streams is told; budgets are numbers of rows, and do not move."""
+    """What every shard of a join of several streams is told; budgets have no split."""
 
     streams: tuple[str, ...] = ()
 
@@ -163,7 +163,17 @@ class MultiTask(Task):
     @property
     def moves(self) -> bool:
         """Whether there is a budget that can move between shards."""
-        return False
+        return self.arguments["memory"] is not None and self.shards > 1
+
+    def pools(self, bound: Bound) -> Pools:
+        """Return what there is to share out."""
+        unit, limit = amount(self.arguments["memory"])
+        return Pools([limit], unit == "bytes", shared=True, span=bound.span, by_key=bound.policy.startswith("prob"))
+
+    def share(self, shard: int, pools: Pools, parts: Floats) -> Sequence[Any]:
+        """Return the memory of one shard, given its part of the pool."""
+        mine = max(1, int(pools.limit[0] * parts[0, shard]))
+        return (f"{mine}B" if pools.in_bytes else mine,)
 
     def arguments_of(self, shard: int) -> dict[str, Any]:
         """Return the arguments of one shard: its part of the budget, and lots of its own."""
