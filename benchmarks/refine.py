@@ -1,9 +1,10 @@
 """Measure what it takes to repair a tenth of a stream, beside the whole join as a batch (`make bench-refine`).
 
-Both run on the same local Spark, in turns, read the same archive, and write Parquet files. The stream is joined
-inside a budget by ``pen.write``, with its ledger and archive. What both give is counted and checked. Beside the
-seconds on the wall, the processor's are counted, of Spark and its workers: these hold on a machine that is busy, too.
-Results are kept in benchmarks/refine.json, and docs/refine.md's table is made of it.
+Both run on the same local Spark, in turns, read the same archive, and write Parquet files. The whole join is the one
+that a user would write: both sides of the archive, joined by key, where the times are near enough. The stream is
+joined inside a budget by ``pen.write``, with its ledger and archive. What both give is counted and checked. Beside
+the seconds on the wall, the processor's are counted, of Spark and its workers: these hold on a machine that is busy,
+too. Results are kept in benchmarks/refine.json, and docs/refine.md's table is made of it.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import contextlib
 import json
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -29,22 +31,18 @@ FILES, WINDOWS = 20, 10  # micro-batches, and windows, in the whole stream
 RATE = 1_000  # rows a second on each side
 
 
-def measure(rows: int) -> dict[str, Any]:
-    """Join a stream of so many rows inside a budget; return how long its repair takes, and the whole join."""
+def measure(rows: int, lake: Path) -> dict[str, Any]:
+    """Return how long the repair of a stream of so many rows takes, and the whole join.
+
+    The stream is joined first, unless the folder is there.
+    """
     each = rows // 2
-    streams = uniform(each, keys=max(each // 5, 1_000), seed=1)
     window = each // RATE // WINDOWS
     how = {"on": "key", "time": "ts", "window": f"{window} seconds"}
-    sides = {"left": streams.left, "right": streams.right}
-    with (
-        tables_written(sides, FILES) as folder,
-        tempfile.TemporaryDirectory() as lake,
-        live.local_spark("6g") as spark,
-    ):
-        memory = round(HELD * 2 * RATE * window)
-        joined = pen.join(*(source(spark, folder, name) for name in sides), **how, memory=memory, policy="prob")
-        paths = {name: f"{lake}/{name}" for name in ("checkpoint", "results", "ledger", "archive")}
-        pen.write(joined, **paths, trigger="available now").awaitTermination()
+    paths = {name: str(lake / name) for name in ("checkpoint", "results", "ledger", "archive")}
+    with live.local_spark("6g") as spark:
+        if not lake.exists():
+            join(spark, each, round(HELD * 2 * RATE * window), how, paths)
         jobs = {
             "repair": lambda: pen.refine(archive=paths["archive"], ledger=paths["ledger"], spark=spark, **how),
             "whole": lambda: whole(spark, paths["archive"], window),
@@ -59,7 +57,7 @@ def measure(rows: int) -> dict[str, Any]:
         for _ in range(TURNS):
             for name, job in jobs.items():
                 begin, before = time.perf_counter(), processor_seconds()
-                job().write.mode("overwrite").parquet(f"{lake}/written")
+                job().write.mode("overwrite").parquet(str(lake / "written"))
                 seconds[name].append(time.perf_counter() - begin)
                 busy[name].append(processor_seconds() - before)
     return {
@@ -72,6 +70,15 @@ def measure(rows: int) -> dict[str, Any]:
         "repair_processor_seconds": min(busy["repair"]),
         "whole_processor_seconds": min(busy["whole"]),
     }
+
+
+def join(spark: Any, each: int, memory: int, how: dict[str, Any], paths: dict[str, str]) -> None:
+    """Join a stream of so many rows on each side inside a budget, with ledger and archive."""
+    streams = uniform(each, keys=max(each // 5, 1_000), seed=1)
+    sides = {"left": streams.left, "right": streams.right}
+    with tables_written(sides, FILES) as folder:
+        joined = pen.join(*(source(spark, folder, name) for name in sides), **how, memory=memory, policy="prob")
+        pen.write(joined, **paths, trigger="available now").awaitTermination()
 
 
 def processor_seconds() -> float:
@@ -99,9 +106,12 @@ def main() -> None:
     """Measure, and write it down."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.refine", description=__doc__)
     parser.add_argument("--rows", type=int, default=10**7, help="of both sides together")
-    rows = parser.parse_args().rows
+    parser.add_argument("--lake", type=Path, help="where the joined stream is, or is kept for another time")
+    given = parser.parse_args()
+    rows = given.rows
     results = json.loads(REPAIRS.read_text(encoding="utf-8")) if REPAIRS.exists() else {}
-    results[str(rows)] = measure(rows)
+    with tempfile.TemporaryDirectory() as folder:
+        results[str(rows)] = measure(rows, given.lake or Path(folder) / "lake")
     ordered = {name: results[name] for name in sorted(results, key=int)}
     REPAIRS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     registry_tables.write(ROOT / "docs" / "refine.md", "repair", repair_table(ordered))

@@ -97,12 +97,12 @@ def sides_of(rows: Sequence[Row]) -> tuple[list[list[tuple[int, Row]]], list[tup
     return archive, [(number, row) for number, row in numbered if row.until < STAYED]
 
 
-@pytest.mark.parametrize("compared", [50, partners.COMPARED])
+@pytest.mark.parametrize("room", [50, partners.ROOM])
 @pytest.mark.parametrize("seed", range(4))
 def test_files_and_tables_give_the_missing_pairs_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, compared: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, room: int
 ) -> None:
-    monkeypatch.setattr(partners, "COMPARED", compared)
+    monkeypatch.setattr(partners, "ROOM", room)
     rows = drawn(seed, 200)
     want, told = brute_force(rows), bound()
     archive, lost = sides_of(rows)
@@ -120,12 +120,12 @@ def test_files_and_tables_give_the_missing_pairs_once(
         return paths
 
     shed = written("lost", lost, ledger=True)
+    came = [written(SIDES[side], archive[side], ledger=False) for side in range(2)]
     found: list[pa.Table] = []
-    for side in range(2):
-        theirs = written(SIDES[1 - side], archive[1 - side], ledger=False)
-        for part in (theirs[:1], theirs[1:]):  # whatever a task is given
-            ledger, source = (partners.Files(paths, told.schemas) for paths in (shed, part))
-            found += partners.missed(side, source, ledger, ledger, told)
+    for left, right in ((came[0][:1], came[1][1:]), (came[0][1:], []), ([], came[1][:1])):  # whatever a task is given
+        ledger, *sources = (partners.Files(paths, told.schemas) if paths else None for paths in (shed, left, right))
+        assert ledger is not None
+        found += partners.missed(sources, ledger, ledger, told)
     assert want == pairs(found)
 
 
@@ -133,11 +133,9 @@ def test_only_late_rows_look_if_told() -> None:
     rows = drawn(5, 200)
     archive, lost = sides_of(rows)
     told = bound()
-    found: list[pa.Table] = []
-    for side in range(2):
-        source = partners.Table(table_of(archive[1 - side], ledger=False), told.schemas)
-        shed = partners.Table(table_of(lost, ledger=True), told.schemas)
-        found += partners.missed(side, source, shed, shed, told, only_late=True)
+    sources = [partners.Table(table_of(archive[side], ledger=False), told.schemas) for side in range(2)]
+    shed = partners.Table(table_of(lost, ledger=True), told.schemas)
+    found = list(partners.missed(sources, shed, shed, told, only_late=True))
     want = Counter(
         {
             (a, b): n
@@ -153,15 +151,17 @@ def test_a_column_that_came_later_is_null_in_older_files(tmp_path: Path) -> None
     pq.write_table(pa.table({"left": struct, "arrival": [0, 1]}), tmp_path / "old.parquet")
     schema = pa.schema([("n", pa.int64()), ("new", pa.string())])
     source = partners.Files([str(tmp_path / "old.parquet")], (schema, schema))
-    assert source.read(["arrival"], 0, ["n", "new"]).to_pylist() == [
-        {"arrival": 0, "n": 1, "new": None},
-        {"arrival": 1, "n": 2, "new": None},
-    ]
-    assert source.take(np.array([1, 0, 1]), 0, ["new", "n"]).to_pylist() == [
-        {"new": None, "n": 2},
-        {"new": None, "n": 1},
-        {"new": None, "n": 2},
-    ]
+    for fields in (["n", "new"], []):  # what is read of all rows is taken from there, the rest from the file
+        [whole] = source.read(["arrival"], [(0, name) for name in fields])
+        assert [0, 1] == whole["arrival"].to_pylist()
+        assert source.take(np.array([1, 0, 1]), 0, ["new", "n"]).to_pylist() == [
+            {"new": None, "n": 2},
+            {"new": None, "n": 1},
+            {"new": None, "n": 2},
+        ]
+        assert [None, None] == source.take(np.array([1, 0]), 0, ["new"])["new"].to_pylist()
+    [whole] = source.read([], [(0, "n"), (0, "new")])
+    assert [{"left.n": 1, "left.new": None}, {"left.n": 2, "left.new": None}] == whole.to_pylist()
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -180,7 +180,8 @@ def test_the_ends_of_files_say_what_is_in_them(tmp_path: Path, scheme: str) -> N
     for each, some in zip(found, (lost[:9], lost[9:]), strict=True):
         assert each.path == f"{scheme}{tmp_path}/batch={each.batch}/open=1/x.parquet"
         times = [row.ts for _, row in some]
-        assert (each.low, each.high) == (min(times), max(times))
+        assert each.times == (min(times), max(times))
+        assert each.shards == (min(row.shard for _, row in some), max(row.shard for _, row in some))
         assert each.late == any(row.late for _, row in some)
     source = partners.Files([each.path for each in found], bound().schemas)
-    assert source.read(["arrival"], 0, ["id"]).num_rows == len(lost)
+    assert sum(each.num_rows for each in source.read(["arrival"], [(0, "id")])) == len(lost)

@@ -69,12 +69,11 @@ def missing_of(there: Folders, batches: tuple[int, int], bound: Bound) -> Any:
 
 
 class Look(NamedTuple):
-    """Whose partners a task looks for, and in which files."""
+    """In which files a task looks for what was missed."""
 
-    side: int  # of the lost rows
-    rows: list[str]  # of the archive, with rows of the other side
+    rows: list[list[str]]  # of the archive, left and right
     lost: list[str]  # of the ledger
-    gone: list[str]  # of the ledger, too: where these rows themselves may be
+    gone: list[str]  # of the ledger, too: where left rows themselves may be
     only_late: bool
 
 
@@ -85,13 +84,24 @@ class Extent(NamedTuple):
     batch: int
     part: str | None  # the side, or whether windows were open
     rows: int
-    low: int  # times
-    high: int
+    times: tuple[int, int]
+    shards: tuple[int, int]
     late: bool  # whether rows in it may have been late
 
-    def near(self, low: int, high: int) -> bool:
-        """Say whether it may hold times from one to another."""
-        return self.low <= high and low <= self.high
+    def near(self, times: tuple[int, int], shards: tuple[int, int]) -> bool:
+        """Say whether it may hold rows of such times and shards."""
+        return _touch(self.times, times) and _touch(self.shards, shards)
+
+
+def _touch(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Say whether two ranges, both ends included, have something in common."""
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _around(ranges: Iterable[tuple[int, int]], far: int = 0) -> tuple[int, int]:
+    """Return the range that holds all of these, and so much more at both ends."""
+    lows, highs = zip(*ranges, strict=True)
+    return min(lows) - far, max(highs) + far
 
 
 def _looks(there: Folders, batches: tuple[int, int], bound: Bound) -> Iterator[Look]:
@@ -103,35 +113,34 @@ def _looks(there: Folders, batches: tuple[int, int], bound: Bound) -> Iterator[L
     archive, ledger = ([each for each in every if each.batch <= last] for every in _extents(there))
     late = [each for each in ledger if each.batch >= first and each.late]
     tardy = _tardy(archive)
-    for theirs, name in enumerate(SIDES):
-        mine = 1 - theirs
-        rows = [each for each in archive if each.part == name]
-        for stretch in _stretches(each for each in rows if each.batch >= first):
-            waited = any(each.batch in tardy for each in stretch)
-            yield from _look(mine, stretch, [each for each in ledger if waited or each.part != "0"], ledger, bound)
-        far = max(bound.span)
-        before = (each for each in rows if each.batch < first)
-        for stretch in _stretches(e for e in before if any(one.near(e.low - far, e.high + far) for one in late)):
-            yield from _look(mine, stretch, late, ledger, bound, only_late=True)
+    for stretch in _stretches(each for each in archive if each.batch >= first):
+        waited = any(each.batch in tardy for each in stretch)
+        newest = max(each.batch for each in stretch)  # what was lost later missed none of these, unless it was late
+        lost = [each for each in ledger if (waited or each.part != "0") and (each.batch <= newest or each.late)]
+        yield from _look(stretch, lost, ledger, bound)
+    before = [each for each in archive if each.batch < first]
+    far = max(bound.span)
+    needed = (e for e in before if any(one.near(_around([e.times], far), e.shards) for one in late))
+    for stretch in _stretches(needed):
+        yield from _look(stretch, late, ledger, bound, only_late=True)
 
 
 def _look(
-    side: int, rows: list[Extent], lost: list[Extent], ledger: list[Extent], bound: Bound, *, only_late: bool = False
+    rows: list[Extent], lost: list[Extent], ledger: list[Extent], bound: Bound, *, only_late: bool = False
 ) -> Iterator[Look]:
     """Return what is to be looked for in a stretch of the archive, if anything that was lost is near enough."""
-    low, high = min(each.low for each in rows), max(each.high for each in rows)
-    near = [each.path for each in lost if each.near(low - bound.span[side] + 1, high + bound.span[1 - side] - 1)]
-    gone = [each.path for each in ledger if side == 1 and each.near(low, high)]
+    times, shards = _around(each.times for each in rows), _around(each.shards for each in rows)
+    near = [each.path for each in lost if each.near(_around([times], max(bound.span) - 1), shards)]
     if near:
-        yield Look(side, [each.path for each in rows], near, gone, only_late)
+        sides = [[each.path for each in rows if each.part == name] for name in SIDES]
+        yield Look(sides, near, [each.path for each in ledger if each.near(times, shards)], only_late)
 
 
 def _tardy(archive: list[Extent]) -> set[int]:
     """Return the micro-batches with rows older than some of an earlier one: what only waited may be their partner."""
     found, newest, ends = set(), ANY[0], dict[int, tuple[int, int]]()
     for each in archive:
-        low, high = ends.get(each.batch, (each.low, each.high))
-        ends[each.batch] = min(low, each.low), max(high, each.high)
+        ends[each.batch] = _around([each.times, ends.get(each.batch, each.times)])
     for batch, (low, high) in sorted(ends.items()):
         if low < newest:
             found.add(batch)
@@ -140,9 +149,9 @@ def _tardy(archive: list[Extent]) -> set[int]:
 
 
 def _stretches(files: Iterable[Extent]) -> Iterator[list[Extent]]:
-    """Return files one after the other, so many at once that a task has enough to do."""
+    """Return files shard by shard, one after the other, so many at once that a task has enough to do."""
     stretch: list[Extent] = []
-    for each in files:
+    for each in sorted(files, key=lambda each: (each.shards, each.batch)):
         stretch.append(each)
         if sum(one.rows for one in stretch) >= STRETCH:
             yield stretch
@@ -172,19 +181,19 @@ def _files(folder: str) -> list[Extent]:
     return [each for each in every if each.rows]
 
 
-def _end(system: Any, path: str) -> tuple[int, int, int, bool]:
-    """Return how many rows a file has, from when to when, and whether some may have been late."""
+def _end(system: Any, path: str) -> tuple[int, tuple[int, int], tuple[int, int], bool]:
+    """Return how many rows a file has, of which times and shards, and whether some may have been late."""
     with system.open_input_file(path) as file:
         about = pq.read_metadata(file)
     places = {about.schema.column(at).path: at for at in range(about.num_columns)}
-    times, late = [], False
-    for at in range(about.num_row_groups):
-        group = about.row_group(at)
-        times.append(_range(group.column(places["ts"])) or ANY)
-        reasons = _range(group.column(places["reason"])) if "reason" in places else None
-        late |= "reason" in places and (reasons is None or reasons[0] <= LATE <= reasons[1])
-    low, high = min((low for low, _ in times), default=0), max((high for _, high in times), default=0)
-    return about.num_rows, low, high, late
+    groups = [about.row_group(at) for at in range(about.num_row_groups)]
+    if not groups:
+        return 0, ANY, ANY, False
+    times, shards = (
+        _around(_range(group.column(places[name])) or ANY for group in groups) for name in ("ts", "shard")
+    )
+    reasons = [_range(group.column(places["reason"])) for group in groups] if "reason" in places else []
+    return about.num_rows, times, shards, any(each is None or each[0] <= LATE <= each[1] for each in reasons)
 
 
 def _range(column: Any) -> tuple[Any, Any] | None:
@@ -203,21 +212,18 @@ def _looked(batches: Iterator[pa.RecordBatch], bound: Bound) -> Iterator[pa.Reco
     for batch in batches:
         for words in batch.column(0):
             look = Look(**json.loads(words.as_py()))
-            archive, ledger, gone = (
-                partners.Files(paths, bound.schemas) for paths in (look.rows, look.lost, look.gone)
-            )
-            for found in partners.missed(look.side, archive, ledger, gone, bound, only_late=look.only_late):
+            archive = [partners.Files(paths, bound.schemas) if paths else None for paths in look.rows]
+            ledger, gone = (partners.Files(paths, bound.schemas) for paths in (look.lost, look.gone))
+            for found in partners.missed(archive, ledger, gone, bound, only_late=look.only_late):
                 yield from _unnamed(found).to_batches()
 
 
 def _of_shard(archive: pa.Table, ledger: pa.Table, bound: Bound) -> pa.Table:
     """Return the missing pairs of one shard, for ``applyInArrow``."""
-    found = [bound.schema.empty_table()]
+    sides = [archive.filter(pc.equal(archive["side"], name)) for name in SIDES]
+    rows = [partners.Table(each, bound.schemas) for each in sides]
     shed = partners.Table(ledger, bound.schemas)
-    for side in range(2):
-        theirs = archive.filter(pc.equal(archive["side"], SIDES[1 - side]))
-        found += partners.missed(side, partners.Table(theirs, bound.schemas), shed, shed, bound)
-    return _unnamed(pa.concat_tables(found))
+    return _unnamed(pa.concat_tables([bound.schema.empty_table(), *partners.missed(rows, shed, shed, bound)]))
 
 
 def _unnamed(table: pa.Table) -> pa.Table:
