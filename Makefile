@@ -31,7 +31,7 @@ test-browser: $(READY) ## the dashboard's page in a real Chromium, which it need
 test-chaos: $(READY) ## kill, break and lose what can be on Spark, for half an hour
 	$(BIN)/python -m pytest -m chaos tests/chaos
 
-test-kafka: $(READY) ## run jobs against a real Kafka broker on loopback (its jars come through Maven)
+test-kafka: $(READY) ## run jobs against a real Kafka broker on loopback, and a Delta table (jars come through Maven)
 	$(BIN)/python -m pytest -m kafka tests/kafka
 
 test-wheel: $(READY) ## build the wheel, install it alone into a fresh environment, and submit it to a cluster on loopback

@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from documents import ROOT, examples
+from documents import ROOT, blocks, examples
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 ELSEWHERE = {"add_a_policy.md"}  # its examples need the plug-in that test_add_a_policy.py installs
+RUN = {  # pages whose blocks of Python are run, and where
+    "README.md": "spark/test_documents.py",
+    "docs/add_a_policy.md": "test_add_a_policy.py",
+    "docs/cpu.md": "spark/test_documents.py",
+    "docs/jobs.md": "spark/test_documents.py",
+    "docs/refine.md": "spark/test_spark_refine.py",
+    "docs/spark.md": "spark/test_documents.py",
+    "docs/tutorial.md": "walking.py",
+}
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -28,6 +37,12 @@ def test_examples_print_what_they_say(path: Path) -> None:
 
 def test_the_readme_has_examples() -> None:
     assert ">>> " in examples(ROOT / "README.md")
+
+
+def test_every_block_of_python_is_run_by_a_test() -> None:
+    assert set(RUN) == {name(path) for path in DOCUMENTS if blocks(path, "python")}
+    for page, test in RUN.items():
+        assert Path(page).name in (ROOT / "tests" / test).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)

@@ -179,6 +179,14 @@ def test_kafka_without_its_connector_names_the_package(spark: Any, tmp_path: Pat
         running.joined(parse(KAFKA, tmp_path), spark)
 
 
+def test_a_delta_table_without_its_jar_names_the_package(spark: Any, tmp_path: Path) -> None:
+    sink = f'[sink]\nformat = "table"\nname = "gone"\nprovider = "delta"\npath = "{tmp_path / "gone"}"\n'
+    job = parse(FIRST.partition("[sink]")[0] + sink, tmp_path)
+    assert "io.delta" in running.options(job)["spark.sql.extensions"]
+    with pytest.raises(InputError, match=r"^sink\.provider: got 'delta'; .*io\.delta:delta-spark"):
+        running.start(job, spark)
+
+
 def test_traces_come_at_their_pace_and_within_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"ts": [0, 10, 20, 20, 30, 40], "key": range(6)}), tmp_path / "t.parquet")
     about: dict[str, Any] = {"rows_per_trigger": 2}

@@ -19,6 +19,7 @@ from clusters import HOME, standalone
 from documents import ROOT
 from penstock.spark import java
 from streaming import counted, ticking, write_batches
+from walking import walked
 
 pytestmark = pytest.mark.wheel
 
@@ -68,6 +69,18 @@ def test_it_installs_alone_into_a_fresh_environment(wheel: Path, tmp_path: Path)
     run(python, "-m", "pip", "check")
     assert run(python, "-c", SMALL_JOIN, PENSTOCK_CACHE_DIR=str(tmp_path / "cache")).strip() == "2"
     assert "refine" in run(str(tmp_path / "fresh" / "bin" / "penstock"), "--help")
+
+
+def test_a_new_user_walks_through_the_tutorial(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the wheel alone, an empty home and no Java: from the demo to a result that was repaired."""
+    venv.create(tmp_path / "fresh", with_pip=True)
+    tools = tmp_path / "fresh" / "bin"
+    run(str(tools / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[spark]")
+    for name in ("PYTHONPATH", "PYSPARK_PYTHON", "PENSTOCK_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("home", "walk"):
+        (tmp_path / name).mkdir()
+    walked(tmp_path / "walk", tools, HOME=str(tmp_path / "home"))
 
 
 def test_an_application_takes_it_to_a_cluster(wheel: Path, tmp_path: Path) -> None:

@@ -58,7 +58,10 @@ class Outcome:
 def options(job: Job) -> dict[str, str]:
     """Return what the Spark of a job must be told when it starts."""
     wanted = {"spark.jars.packages": ",".join(job.spark.packages)} if job.spark.packages else {}
-    return {**wanted, **inputs.DELTA} if any("delta" in each for each in job.spark.packages) else wanted
+    formats = [source.format for source in job.streams]
+    if isinstance(job.sink, TableSink):
+        formats.append(job.sink.provider)
+    return {**wanted, **inputs.DELTA} if "delta" in formats else wanted
 
 
 def frames(job: Job, spark: Any) -> dict[str, Any]:
@@ -107,7 +110,8 @@ def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
             archive=job.archive,
             trigger=job.triggered,
         )
-    with within("sink"), inputs.provided(sink.format):
+    needed = (sink.provider, "provider") if isinstance(sink, TableSink) else (sink.format, "format")
+    with within("sink"), inputs.provided(*needed):
         return _written(rows, job, sink, show)
 
 
