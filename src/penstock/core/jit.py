@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import _dynfunc, types
 from numba.core import caching
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 from numba.extending import overload as numba_overload
 from numba.np import arrayobj
@@ -94,20 +96,116 @@ class Archived(caching.UserProvidedCacheLocator):  # type: ignore[misc]
 caching.CacheImpl._locator_classes.insert(0, Archived)  # noqa: SLF001 - there is no other way to add one
 
 
+class Bare(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a part as it was written down: what it is copied into is made faster as a whole, and machine code.
+
+    Numba would do both for every part by itself and then throw them away, which takes most of the time there is.
+    """
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        super().__init__(codegen, name)
+        self.needed: dict[Any, None] = {}  # in this order
+
+    def add_linking_library(self, library: Any) -> None:
+        """Remember what must be linked into every entry point that has this part."""
+        self.needed.update(dict.fromkeys(_with_needed(library)))
+
+    def finalize(self) -> None:
+        """Call it finished."""
+        self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        """Return all of it: LLVM would leave out what nobody has asked for yet."""
+        return self._final_module
+
+
+def _with_needed(library: Any) -> tuple[Any, ...]:
+    return (library, *getattr(library, "needed", ()))
+
+
+class Whole(JITCodeLibrary):  # type: ignore[misc]
+    """The code of an entry point: its parts, and theirs, are linked into it once each."""
+
+    def add_linking_library(self, library: Any) -> None:
+        """Take a library in, and what it needs."""
+        for needed in _with_needed(library):
+            super().add_linking_library(needed)
+
+    def finalize(self) -> None:
+        """Link parts before what they need of Numba's own, which is left out unless somebody has asked for it."""
+        self._linking_libraries.sort(key=lambda library: not isinstance(library, Bare))
+        super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        """Make it faster as a whole, looking for counts of references to leave out within single blocks only.
+
+        Kernels borrow their arrays, which counts nothing. To follow the few counts that are left, at the beginning
+        and the end, through every way there is takes longer than all the rest.
+        """
+        parts = {
+            function.name
+            for library in self._linking_libraries
+            if isinstance(library, Bare)
+            for function in library.get_defined_functions()
+        }
+        for function in self._final_module.functions:
+            if function.name in parts:
+                function.linkage = "internal"  # nobody else calls it
+        before = numba.config.LLVM_REFPRUNE_FLAGS
+        numba.config.LLVM_REFPRUNE_FLAGS = "per_bb"
+        try:
+            super()._optimize_final_module()
+        finally:
+            numba.config.LLVM_REFPRUNE_FLAGS = before
+
+
+class Entries(Compiler):  # type: ignore[misc]
+    """Compile an entry point."""
+
+    library = Whole
+
+    def compile_extra(self, function: Any) -> Any:
+        """Compile a function into a library of this kind."""
+        codegen = self.state.targetctx.codegen()
+        self.state.library = self.library(codegen, function.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
+class Parts(Entries):
+    """Compile a function that only compiled functions call."""
+
+    library = Bare
+
+    def compile_extra(self, function: Any) -> Any:
+        """Compile a function of which nothing can be run yet."""
+        self.state.targetctx.get_executable = _named  # of this copy of it
+        return super().compile_extra(function)
+
+
+def _named(library: Any, description: Any, environment: Any) -> Any:
+    """Return what Numba knows a compiled function by."""
+    name = description.qualname.split(".")[-1]
+    return _dynfunc.make_function(description.lookup_module(), name, "", 0, environment, (library,))
+
+
 def kernel(function: F) -> F:
     """Compile an entry point, called from Python; its machine code is kept between processes."""
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())  # read by Numba while it decorates
     try:
-        compiled: F = numba.njit(cache=True, nogil=True)(function)
+        compiled: F = numba.njit(cache=True, nogil=True, pipeline_class=Entries)(function)
     finally:
         numba.config.CACHE_DIR = before
     return compiled
 
 
+INSIDE = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": Parts}
+
+
 def part(function: F) -> F:
     """Compile a small helper: it is copied into its callers and never kept by itself."""
-    compiled: F = numba.njit(nogil=True, forceinline=True)(function)
+    compiled: F = numba.njit(forceinline=True, **INSIDE)(function)
     return compiled
 
 
@@ -116,7 +214,8 @@ def overload(function: Callable[..., Any]) -> Callable[[F], F]:
 
     Copied into the caller like a ``part``: passing tuples of arrays to a call costs more than most calls do.
     """
-    bound: Callable[[F], F] = numba_overload(function, strict=False, jit_options={"forceinline": True})
+    options = {"forceinline": True, **INSIDE}
+    bound: Callable[[F], F] = numba_overload(function, strict=False, jit_options=options)
     return bound
 
 
@@ -125,7 +224,7 @@ def outlined(function: F) -> F:
 
     It should begin by borrowing its arrays, as a kernel does.
     """
-    compiled: F = numba.njit(nogil=True)(function)
+    compiled: F = numba.njit(**INSIDE)(function)
     return compiled
 
 
@@ -135,7 +234,8 @@ def uncached(entry: F) -> F:
     A kept kernel remembers the types it was compiled for; a plug-in that is later uninstalled would leave an
     index behind that no process can read any more.
     """
-    return outlined(getattr(entry, "py_func", entry))
+    compiled: F = numba.njit(nogil=True, pipeline_class=Entries)(getattr(entry, "py_func", entry))
+    return compiled
 
 
 @intrinsic  # type: ignore[untyped-decorator]
