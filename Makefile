@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+WORKERS ?= 2  # processes that run tests at once; each may start a Spark of its own
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-browser test-chaos test-kafka test-wheel lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-archive bench-refine bench-auto bench-recall bench-cpu bench-dashboard figures docs site clean
@@ -21,7 +22,7 @@ demo: $(READY) ## join two live streams inside a memory budget and show what it 
 
 test: lint types $(READY) ## everything that must hold: lint, types, rooms, tests
 	$(BIN)/penstock warmup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-browser: $(READY) ## the dashboard's page in a real Chromium, which it needs: apt-get install chromium
 	@[ -n "$$PENSTOCK_CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null || \

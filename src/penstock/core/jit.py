@@ -203,10 +203,20 @@ def kernel(function: F) -> F:
 INSIDE = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": Parts}
 
 
+def _inside(function: F, **options: bool) -> F:
+    """Compile a function for kernels to call; a call from Python makes an entry point of it, then."""
+    if numba.config.DISABLE_JIT:
+        return function
+    compiled: Any = numba.njit(**INSIDE, **options)(function)
+    compiled._insert = lambda *_: None  # noqa: SLF001 - Numba would look here for something to run
+    compiled._compile_for_args = uncached(function)._compile_for_args  # type: ignore[attr-defined]  # noqa: SLF001
+    found: F = compiled
+    return found
+
+
 def part(function: F) -> F:
     """Compile a small helper: it is copied into its callers and never kept by itself."""
-    compiled: F = numba.njit(forceinline=True, **INSIDE)(function)
-    return compiled
+    return _inside(function, forceinline=True)
 
 
 def overload(function: Callable[..., Any]) -> Callable[[F], F]:
@@ -224,8 +234,7 @@ def outlined(function: F) -> F:
 
     It should begin by borrowing its arrays, as a kernel does.
     """
-    compiled: F = numba.njit(**INSIDE)(function)
-    return compiled
+    return _inside(function)
 
 
 def uncached(entry: F) -> F:
