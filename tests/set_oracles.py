@@ -6,6 +6,7 @@ Nothing here is shared with the product. A row is (ts, value): a value is None, 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -15,6 +16,8 @@ Pair = tuple[int, int]
 
 def weights(value: Any) -> dict[Any, float]:
     """Return a set as {item: weight}: null items and weights of 0 do not count, and of equal items the first does."""
+    if isinstance(value, dict):
+        return value
     found: dict[Any, float] = {}
     for entry in value or []:
         item, weight = entry if isinstance(entry, tuple) else (entry, 1)
@@ -31,28 +34,26 @@ def meet(name: str, bound: float, left: Any, right: Any) -> bool:
     mine, theirs = weights(left), weights(right)
     if not (mine and theirs):
         return False
-    both = set(mine) & set(theirs)
+    both = mine.keys() & theirs.keys()
     return {
-        "overlap": len(both) >= bound,
-        "set_equal": set(mine) == set(theirs),
-        "contains": set(mine) >= set(theirs),
-        "contained_in": set(mine) <= set(theirs),
-        "inner_product": sum(mine[item] * theirs[item] for item in both) >= bound,
-    }[name]
-
-
-def alive(left: int, right: int, spans: tuple[float, float]) -> bool:
-    """Tell whether the older of two rows is less than its side's span old when the newer one comes."""
-    return right - left < spans[0] if left <= right else left - right < spans[1]
+        "overlap": lambda: len(both) >= bound,
+        "set_equal": lambda: mine.keys() == theirs.keys(),
+        "contains": lambda: mine.keys() >= theirs.keys(),
+        "contained_in": lambda: mine.keys() <= theirs.keys(),
+        "inner_product": lambda: sum(mine[item] * theirs[item] for item in both) >= bound,
+    }[name]()
 
 
 def pairs(
     name: str, bound: float, left: list[Row], right: list[Row], spans: tuple[float, float] = (inf, inf)
 ) -> list[Pair]:
-    """Return the numbers of all rows that join, in order."""
-    return [
-        (i, j)
-        for i, (ts, value) in enumerate(left)
-        for j, (other, partner) in enumerate(right)
-        if alive(ts, other, spans) and meet(name, bound, value, partner)
-    ]
+    """Return the numbers of all rows that join, in order: the older is less than its side's span old."""
+    value_of = (lambda value: value) if name == "band" else weights
+    mine, theirs = ([value_of(value) for _, value in rows] for rows in (left, right))
+    order = sorted(range(len(right)), key=lambda j: right[j][0])
+    times = [right[j][0] for j in order]
+    found = []
+    for i, (ts, _) in enumerate(left):
+        near = order[bisect_right(times, ts - spans[1]) : bisect_left(times, ts + spans[0])]
+        found += [(i, j) for j in sorted(near) if meet(name, bound, mine[i], theirs[j])]
+    return found

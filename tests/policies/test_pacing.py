@@ -89,9 +89,9 @@ def overlapping(latency: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_surge_of_ten_times_is_absorbed_and_quality_comes_back() -> None:
-    tables = tuple(stream(seed, 70, surge(60, 600)) for seed in (1, 2))
+    tables = tuple(stream(seed, 70, surge(30, 300)) for seed in (1, 2))
     op = pen.Join(schemas=(tables[0].schema, tables[1].schema), **overlapping("1 second"))
-    clock = Clock(op, work=8e-6)  # all comparisons of the surge take 24 seconds of each
+    clock = Clock(op, work=32e-6)  # all comparisons of the surge take 24 seconds of each
     found, log = live(op, clock, (tables[0], tables[1]), 0.05)
     lags = np.array([lag for _, lag, _ in log])
     assert lags[2:].max() <= 1.0, lags.max()  # the first batches learn what work costs

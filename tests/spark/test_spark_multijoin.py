@@ -372,7 +372,7 @@ def test_a_plan_from_samples_is_that_of_the_same_tables(spark: Any, monkeypatch:
     got = pen.plan(frames, on="key0", time="ts", windows="20 seconds")
     assert want.order == got.order
     assert want.cost == pytest.approx(got.cost)
-    for wrong, said in (({**frames, "a": tables["a"]}, "not streaming"), ({"a": frames["a"]}, "two")):
+    for wrong, said in (({**frames, "a": tables["a"]}, "not streaming"), ({"a": frames["a"]}, "give 2 to")):
         with pytest.raises(InputError, match=said):
             pen.plan(wrong, on="key0", time="ts", windows="20 seconds")
     with pytest.raises(ColumnError, match="no such column in a"):

@@ -26,6 +26,7 @@ RETURNED = 0.05  # of the last batch's time: who comes back sooner had rows wait
 PORTIONS, SMALL = 16, 256  # portions of a batch, and the fewest rows in one
 FIRST, SECOND = 1, 64  # rows in the first two portions ever: one that loads what is compiled, and one to learn from
 TRIES = 2  # batches in a row that were late though nothing was compared, before it is said
+ALIKE = 1.05  # by how much longer a batch may take than one like it
 LEAST_COST = 1e-12  # seconds of a comparison
 # entries of `known`: sums over portions of rows², rows x work, work², rows x seconds, work x seconds; seconds of rows
 # before it is joined; when the last batch began and ended, and how far it came; seconds that rows are behind; rows a
@@ -171,7 +172,7 @@ class Pace:
         idle = sum(portion.work or 0.0 for portion in self.told) <= 0.0
         late = self.target.latency is not None and took > MARGIN * self.target.latency / 2
         known[LATE] = known[LATE] + 1 if idle and late else 0.0
-        return 2 * took / MARGIN if known[LATE] == TRIES else None
+        return ALIKE * 2 * took / MARGIN if known[LATE] == TRIES else None
 
     def _note_rate(self, rows: int, passed: float) -> None:
         """Take note of how many rows come in a second."""
