@@ -7,7 +7,7 @@ PROB finds that was told; where popular keys change, divided by what the best po
 minute.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,21 +54,6 @@ def limit(left: Keys, right: Keys, chances: Callable[[int], Table] | None, keys:
     return found
 
 
-def found_by(left: Any, right: Any, policies: Sequence[Any]) -> Table:
-    """Return the pairs that policies find, by memory."""
-    found = pen.compare(
-        left,
-        right,
-        on="key",
-        time="ts",
-        window=WINDOW,
-        policies=policies,
-        memory=[round(2 * share * WINDOW) for share in SHARES],
-        count_from=2 * WINDOW,
-    )
-    return np.array(found["pairs"].to_pylist(), np.float64).reshape(len(policies), len(SHARES))
-
-
 def chances_of(streams: Workload, keys: int) -> Table:
     """Return the true chances."""
     return np.array([[side[key] for key in range(keys)] for side in (streams.left_chances, streams.right_chances)])
@@ -88,7 +73,7 @@ def steady(given: dict[str, Any]) -> Table:
         told = pen.policy("prob", statistics=known)
         chances, sides = chances_of(streams, given["keys"]), keys_of(streams.left, streams.right)
         limits = [limit(*sides, each, given["keys"]) for each in (lambda _tick, now=chances: now, None)]
-        found += [found_by(streams.left, streams.right, [told])[0], *limits]
+        found += [quality.found_by(streams.left, streams.right, [told])[0], *limits]
     return found[1:] / found[0]
 
 
@@ -103,7 +88,7 @@ def drifting() -> Table:
             lambda tick, first=first: np.roll(first, quality.turn(tick), axis=1),
             quality.KEYS,
         )
-        policies += found_by(left, right, LEARNING)
+        policies += quality.found_by(left, right, LEARNING)
     return best / policies.max(axis=0)
 
 

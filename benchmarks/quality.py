@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 import penstock as pen
@@ -75,22 +76,27 @@ def measure(name: str, only: Sequence[str] = ()) -> dict[str, list[list[float]]]
     found: dict[str, list[list[float]]] = {policy: [] for policy in policies}
     for seed in SEEDS:
         left, right = WORKLOADS[name](seed)
-        important = "importance" in left.column_names
-        table = pen.compare(
-            left,
-            right,
-            on="key",
-            time="ts",
-            window=WINDOW,
-            policies=policies,
-            memory=[round(2 * share * WINDOW) for share in SHARES],
-            importance="importance" if important else None,
-            count_from=2 * WINDOW,
-        )
-        value = np.array(table["importance" if important else "pairs"].to_pylist(), np.float64)
-        for policy, row in zip(policies, value.reshape(len(policies), len(SHARES)).tolist(), strict=True):
+        for policy, row in zip(policies, found_by(left, right, policies).tolist(), strict=True):
             found[policy].append(row)
     return found
+
+
+def found_by(left: pa.Table, right: pa.Table, policies: Sequence[Any]) -> npt.NDArray[np.float64]:
+    """Return the pairs or the importance that policies find, by memory."""
+    important = "importance" in left.column_names
+    table = pen.compare(
+        left,
+        right,
+        on="key",
+        time="ts",
+        window=WINDOW,
+        policies=policies,
+        memory=[round(2 * share * WINDOW) for share in SHARES],
+        importance="importance" if important else None,
+        count_from=2 * WINDOW,
+    )
+    value = np.array(table["importance" if important else "pairs"].to_pylist(), np.float64)
+    return value.reshape(len(policies), len(SHARES))
 
 
 def page(results: dict[str, dict[str, list[list[float]]]]) -> str:

@@ -213,10 +213,10 @@ def test_what_was_decided_by_the_clock_can_be_followed_and_saved(kind: str) -> N
     assert (report.pairs, report.unprobed) == (second.report().pairs, second.report().unprobed)
 
 
-def test_what_follows_the_last_portion_is_part_of_a_batch() -> None:
-    """Rows that left are let go of when all are joined: that takes time, too."""
+def paced(batches: int, after: Callable[[int], float]) -> list[float]:
+    """Return how long each batch takes of those that may take a second, given the time that follows its last row."""
     pace, now, took = Pace(Target(latency=1.0, tick=1e-6)), 0.0, []
-    for batch in range(12):
+    for batch in range(batches):
         now += 2.0  # the caller had a rest
         began, left = now, 1000
         pace.begin(now)
@@ -228,31 +228,22 @@ def test_what_follows_the_last_portion_is_part_of_a_batch() -> None:
             now += 1e-5 * rows + 1e-4 * done
             pace.learn(Portion(rows, work, now - at), done)
             left -= rows
-        now += 2e-4 * 1000
+        now += after(batch)
         pace.end(now)
         took.append(now - began)
+    return took
+
+
+def test_what_follows_the_last_portion_is_part_of_a_batch() -> None:
+    """Rows that left are let go of when all are joined: that takes time, too."""
+    took = paced(12, lambda _: 0.2)
     assert max(took[3:]) < 1.0
     assert min(took[3:]) > 0.8
 
 
 def test_overruns_now_and_then_are_expected() -> None:
     """Every third batch takes a tenth of a second more at its end: those in between are no reason to forget it."""
-    pace, now, took = Pace(Target(latency=1.0, tick=1e-6)), 0.0, []
-    for batch in range(24):
-        now += 2.0
-        began, left = now, 1000
-        pace.begin(now)
-        pace.expect(now, left, batch * 2_000_000)
-        while left:
-            rows = pace.portion(left)
-            at, work = now, pace.grant(now, rows)
-            done = 50.0 * rows if work is None else work
-            now += 1e-5 * rows + 1e-4 * done
-            pace.learn(Portion(rows, work, now - at), done)
-            left -= rows
-        now += 0.1 * (batch % 3 == 2)
-        pace.end(now)
-        took.append(now - began)
+    took = paced(24, lambda batch: 0.1 * (batch % 3 == 2))
     assert max(took[6:]) < 0.9  # a batch gets 0.85 seconds: without it, every third would take 0.95
     assert min(took[6:]) > 0.7
 
