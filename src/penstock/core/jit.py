@@ -99,7 +99,7 @@ caching.CacheImpl._locator_classes.insert(0, Archived)  # noqa: SLF001 - there i
 class Bare(JITCodeLibrary):  # type: ignore[misc]
     """The code of a part as it was written down: what it is copied into is made faster as a whole, and machine code.
 
-    Numba would do both for every part by itself and then throw them away, which takes most of the time there is.
+    Numba would do both for every part by itself and then throw them away, which takes almost half of the time.
     """
 
     def __init__(self, codegen: Any, name: str) -> None:
