@@ -60,7 +60,7 @@ bench-spark: $(READY) $(FLINK) ## measure the join on a local Spark beside its p
 bench-planner: $(READY) ## compare orders of 1,000 random joins; writes benchmarks/planner.json and its table
 	$(BIN)/python -m benchmarks.planner
 
-bench-multiway: $(READY) ## measure joins of several streams; writes benchmarks/multiway.json and its tables
+bench-multiway: bench-planner ## measure joins of several streams; writes benchmarks/multiway.json and its tables
 	$(BIN)/python -m benchmarks.multiway
 
 bench-optimum: $(READY) ## measure the offline optimum; writes benchmarks/optimum.json, docs/optimum.md and its plot
