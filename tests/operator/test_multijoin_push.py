@@ -211,6 +211,20 @@ def test_a_silent_stream_holds_up_nobody_and_nothing_piles_up() -> None:
     assert op.report().results > 0
 
 
+def test_rows_do_not_pile_up_for_a_stream_that_never_shows_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.operator.join.MOST_WAITING", 1_000)
+    rows = random_tables(3, 2_000, 50)
+    op = pen.MultiJoin(list(rows), windows=10, **HOW)
+    for at in range(0, 600, 100):
+        op.push({name: rows[name][at : at + 100] for name in "ab"})
+    with pytest.raises(InputError, match="c: got no rows yet, and 1,200 of others wait to know its columns"):
+        op.push(a=rows["a"][600:700])
+    op.push(c=rows["c"][:0])  # columns are enough
+    op.push({name: rows[name][600:] for name in "ab"})
+    assert op.arrived == (2_000, 2_000, 0)
+    assert op.report().memory_rows < 1_000
+
+
 def test_time_can_pass_without_rows() -> None:
     rows = {name: pa.table({"ts": [ts], "key0": [1]}) for name, ts in (("a", 1), ("b", 2), ("c", 3))}
     op = pen.MultiJoin(schemas(rows), windows=5, **HOW)

@@ -259,11 +259,20 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
     base, mask = windows.first[work.ring[depth]], windows.mask[work.ring[depth]]
     codes, how = loop[source, depth, NODES], loop[source, depth, COMPARE]
     chained = loop[source, depth, BUCKETS] > 0
+    scanned = not chained and how == EQUAL
     low, high, code = work.low[depth], work.high[depth], work.code[depth]
     place = work.cursor[depth]
     compared = 0
     found = wide(-1)
     while place >= low:
+        if scanned:  # most rows are passed over here, and nothing else is asked of them
+            begin = place
+            place = min(place, max(high, low) - 1)
+            while place >= low and windows.nodes[codes + base + (place & mask), CODE] != code:
+                place -= 1
+            compared += begin - place
+            if place < low:
+                break
         at = base + (place & mask)
         here = place
         place = windows.nodes[codes + at, OLDER] if chained else place - 1

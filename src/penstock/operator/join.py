@@ -4,7 +4,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ from penstock.streams.payload import Payload, give_back
 
 VERSION = 9  # of the saved state
 LEDGER = ("keep", "off")
+MOST_WAITING = 1 << 20  # rows that wait to know the columns of another stream, before more are refused
 FREED = 1 << 24  # bytes to give back at once
 
 
@@ -171,6 +172,7 @@ class Join:
         try:
             self._bind()
             if self._bound is None:
+                check_waiting(held, [SIDES[side] for side in range(2) if self._known[side] is None])
                 return pa.table({})
             waited = [pa.concat_tables(rows) if rows else None for rows in self._held]
             if self._bound.ordered:
@@ -871,6 +873,16 @@ def check_schema(name: str, known: pa.Schema | None, given: pa.Schema) -> None:
     """Raise unless rows have the columns that their stream has shown."""
     if known is not None and not known.equals(given, check_metadata=False):
         raise SchemaError(name, _difference(known, given), "every batch of a side has the same columns")
+
+
+def check_waiting(held: Iterable[Sequence[pa.Table]], silent: Sequence[str]) -> None:
+    """Raise if rows have piled up because streams have not shown their columns."""
+    rows = sum(table.num_rows for tables in held for table in tables)
+    if rows > MOST_WAITING:
+        got = f"no rows yet, and {rows:,} of others wait to know its columns"
+        raise InputError(
+            silent[0], got, f"push a table of {' and '.join(silent)} without rows, or begin with schemas"
+        )
 
 
 def check_ledger(ledger: str) -> str:

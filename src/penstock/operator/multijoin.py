@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.core.windows import Ints
 from penstock.errors import BudgetError, InputError, StateError
 from penstock.operator import saving
-from penstock.operator.join import as_table, check_ledger, check_schema
+from penstock.operator.join import as_table, check_ledger, check_schema, check_waiting
 from penstock.operator.ordering import Ordered
 from penstock.operator.results import COMBINED
 from penstock.operator.settings import ROW_BYTES, amount, importance_of
@@ -20,7 +20,7 @@ from penstock.quality.flows import REASONS, Flows
 from penstock.streams.intake import NO_LATE, Ready
 from penstock.streams.payload import Payload
 
-VERSION = 3  # of the saved state
+VERSION = 4  # of the saved state
 STREAM, ROW, AT, REASON = range(4)  # columns of an entry of the ledger
 BUDGET, LATE = range(2)  # of REASONS
 
@@ -35,7 +35,8 @@ class MultiJoin:
 
     Parameters:
         streams: the names of the streams, or their Arrow schemas by name. Without schemas the first batch of each
-            tells, and rows wait until all streams have shown their columns.
+            tells, and rows wait until all streams have shown their columns; when a
+            million do, more are refused.
         arguments: as for ``penstock.multijoin``; `lateness` as for ``penstock.Join``.
         ledger: "keep" what was shed until ``ledger()`` asks for it, or "off".
 
@@ -117,6 +118,7 @@ class MultiJoin:
         try:
             self._bind()
             if self._bound is None:
+                check_waiting(held.values(), [name for name, schema in self._known.items() if schema is None])
                 return pa.table({})
             joined = self._push({name: pa.concat_tables(waited) for name, waited in self._held.items() if waited})
         except InputError:  # these rows are refused; those before them go on waiting

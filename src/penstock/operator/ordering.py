@@ -14,11 +14,13 @@ from penstock.operator.several import Bound
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import COMPARED, Selectivity, Stream, drawn_from, matching
 from penstock.quality.flows import Order
+from penstock.streams.times import Rows
 
 SELDOM = 1 << 18  # rows after which the order is revisited in any case; if windows hold more, after so many
 WORTH = 1.2  # how many times cheaper another order must be
 STRETCHES = 8  # of the longest window, in which arrivals are counted
 NEWEST = 1 << 12  # rows of a window on which the share of pairs that match is measured
+LISTED = 1_000  # orders that are remembered, the latest
 FIRST, GIVEN = "measured on the first rows", "given"
 
 
@@ -94,7 +96,7 @@ class Ordered:
         self.chain.reorder(self._bound.nests(plan))
         if self.gauge is not None:
             self.gauge.reorder(self._bound.nests(plan))
-        self.orders.append(Order(since, named(plan.order), plan.cost, gain, reason))
+        self.orders = [*self.orders[1 - LISTED :], Order(since, named(plan.order), plan.cost, gain, reason)]
         self.plan = plan
 
     def _looked(self, plan: Plan) -> None:
@@ -107,12 +109,20 @@ class Ordered:
 
     def _guessed(self) -> tuple[list[Stream], Selectivity | None]:
         """Return streams of which nothing is known."""
-        windows = zip(self._bound.names, self._windows(), strict=True)
+        windows = zip(self._bound.names, self._spans(), strict=True)
         streams = [Stream(name, rate=1.0, window=window, distinct=1.0) for name, window in windows]
         return streams, None if self._bound.using else {link.pair: 1.0 for link in self._bound.links}
 
     def _windows(self) -> list[Any]:
-        """Return each window in the units of the planner."""
+        """Return each window in the units of the planner; under a budget, when time has filled them, by its rows."""
+        spans = self._spans()
+        passed = self._stretches[-1].end - self._stretches[0].begin + 1
+        if self._bound.budget is None or passed < self._longest - self._longest // STRETCHES:
+            return spans
+        return [Rows(max(self.chain.stored(s), 1)) for s in range(len(spans))]
+
+    def _spans(self) -> list[Any]:
+        """Return the length of each window in the units of the planner."""
         bound = self._bound
         return [
             window if by_rows else span * bound.unit
@@ -205,6 +215,7 @@ class Ordered:
             "due": self._due,
             "order": named(self.plan.order),
             **{name: [(s.rate, s.distinct) for s in plan.streams] for name, plan in plans.items()},
+            "shares": None if self.plan.selectivity is None else [[*each] for each in self.plan.selectivity.items()],
         }
 
     def restore(self, state: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -212,13 +223,15 @@ class Ordered:
         self._sketch = Sketch(**arrays)
         order = state["order"]
         order = {name: tuple(mine) for name, mine in order.items()} if isinstance(order, dict) else tuple(order)
+        shares = state["shares"]
+        selectivity = None if shares is None else {tuple(pair): share for pair, share in shares}
         plans = []
         for known in (state["plan"], state["seen"]):
             streams = [
                 replace(stream, rate=rate, distinct=distinct)
                 for stream, (rate, distinct) in zip(self.plan.streams, known, strict=True)
             ]
-            plans.append(replace(self.plan, streams=tuple(streams), order=order))
+            plans.append(replace(self.plan, streams=tuple(streams), order=order, selectivity=selectivity))
         self.plan, self._seen = plans
         self.orders = [Order(*each) for each in state["orders"]]
         self._stretches = deque(Stretch(begin, end, np.array(came)) for begin, end, came in state["stretches"])
@@ -231,15 +244,28 @@ def named(order: Any) -> Any:
 
 
 def what_changed(before: Plan, after: Plan) -> str:
-    """Say which rate differs most between two plans; if none does by half, which number of distinct values does."""
+    """Say which rate differs most between two plans.
 
-    def most(field: str) -> tuple[float, str]:
-        seen = [
-            (one.name, max(getattr(one, field), 1e-9), max(getattr(other, field), 1e-9))
+    If none does by half: which number of distinct values, or along a join graph the share of which pairs that match.
+    """
+    rates, distinct = (
+        {
+            one.name: (getattr(one, of), getattr(other, of))
             for one, other in zip(before.streams, after.streams, strict=True)
-        ]
-        name, was, now = max(seen, key=lambda each: abs(np.log(each[2] / each[1])))
-        return max(now / was, was / now), f"{name} {was:.3g} -> {now:.3g}"
+        }
+        for of in ("rate", "distinct")
+    )
+    times, rate = _most(rates)
+    if times > 1.5:
+        return f"rate of {rate}"
+    if after.selectivity is None:
+        return f"distinct values of {_most(distinct)[1]}"
+    known = before.selectivity or {}
+    shares = {" and ".join(pair): (known[pair], share) for pair, share in after.selectivity.items() if pair in known}
+    return f"share of matching pairs of {_most(shares)[1]}"
 
-    times, rate = most("rate")
-    return f"rate of {rate}" if times > 1.5 else f"distinct values of {most('distinct')[1]}"
+
+def _most(seen: Mapping[str, tuple[float, float]]) -> tuple[float, str]:
+    """Return by how many times a number changed that changed most, and the change in words."""
+    name, (was, now) = max(seen.items(), key=lambda each: abs(np.log(each[1][1] / each[1][0])))
+    return max(now / was, was / now), f"{name} {was:.3g} -> {now:.3g}"

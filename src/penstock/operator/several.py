@@ -18,9 +18,18 @@ from penstock.operator.budget import budget_of, policy_of
 from penstock.operator.results import COMBINED
 from penstock.operator.settings import ROW_BYTES, amount, check_combine, importance_of, patience, weighs
 from penstock.planner import plan as planning
-from penstock.planner.cost import parts_of, whole
 from penstock.planner.plan import Plan
-from penstock.planner.statistics import COMPARED, Link, Selectivity, Stream, comparable, edges, per_stream
+from penstock.planner.statistics import (
+    COMPARED,
+    Link,
+    Selectivity,
+    Stream,
+    comparable,
+    edges,
+    parts_of,
+    per_stream,
+    whole,
+)
 from penstock.quality.gauge import Gauge
 from penstock.streams.intake import NO_FLOATS, NO_INTS, Intake, Ready, Side
 from penstock.streams.keys import Coder, common_type, ranks
@@ -166,7 +175,9 @@ class Bound:
         if isinstance(on, Mapping):
             self.links = edges(on, self.names)
             if not self.settings.cross:
-                whole(self.names, [link.pair for link in self.links], "on")
+                whole(
+                    self.names, [link.pair for link in self.links], "on", "; or ask for all combinations: cross=True"
+                )
             return self._graph_keys(self.links)
         self.using = [on] if isinstance(on, str) else on
         if not (isinstance(self.using, list) and self.using):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import InputError
-from penstock.planner.statistics import Selectivity, Stream
+from penstock.planner.statistics import Selectivity, Stream, whole
 
 Floats = npt.NDArray[np.float64]
 Order = tuple[int, ...]  # places of streams, the outermost loop first
@@ -223,24 +223,3 @@ def checked(streams: Any, selectivity: Selectivity | None) -> list[Stream]:
                 raise InputError("selectivity", f"{share!r} for {pair}", "give a share above 0 and up to 1")
         whole(names, list(selectivity), "selectivity")
     return list(streams)
-
-
-def whole(names: Sequence[str], pairs: Sequence[tuple[str, str]], argument: str) -> None:
-    """Raise unless a join graph hangs together."""
-    first, *others = parts_of(names, pairs)
-    if others:
-        got = f"no way from {first[0]} to {', '.join(name for part in others for name in part)}"
-        raise InputError(argument, got, "join every stream with another, so that the graph is connected")
-
-
-def parts_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Return the parts of a join graph that hang together, each in the order of the names."""
-    parts: list[list[str]] = []
-    left = list(names)
-    while left:
-        reached = {left[0]}
-        while grown := {name for pair in pairs if reached & set(pair) for name in pair} - reached:
-            reached |= grown
-        parts.append([name for name in names if name in reached])
-        left = [name for name in left if name not in reached]
-    return parts

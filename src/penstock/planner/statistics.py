@@ -164,7 +164,9 @@ def measured(tables: Mapping[str, pa.Table], *, on: Any, time: Any, windows: Any
     )
     links = edges(on, names) if isinstance(on, Mapping) else None
     common = [on] if isinstance(on, str) else on
-    if links is None and not (isinstance(common, list) and common):
+    if links is not None:
+        whole(names, [link.pair for link in links], "on")
+    elif not (isinstance(common, list) and common):
         raise ColumnError("on", repr(on), "give a column, a list of columns, or a join graph {(name, name): column}")
     streams = []
     for name, sample in samples.items():
@@ -216,6 +218,27 @@ def edges(on: Mapping[Any, Any], names: Sequence[str]) -> list[Link]:
         if not parts:
             raise ColumnError("on", repr(given), "compare at least one column")
     return found
+
+
+def whole(names: Sequence[str], pairs: Sequence[tuple[str, str]], argument: str, otherwise: str = "") -> None:
+    """Raise unless a join graph hangs together, and say what else to do, if there is anything."""
+    first, *others = parts_of(names, pairs)
+    if others:
+        got = f"no way from {first[0]} to {', '.join(name for part in others for name in part)}"
+        raise InputError(argument, got, "join every stream with another, so that the graph is connected" + otherwise)
+
+
+def parts_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Return the parts of a join graph that hang together, each in the order of the names."""
+    parts: list[list[str]] = []
+    left = list(names)
+    while left:
+        reached = {left[0]}
+        while grown := {name for pair in pairs if reached & set(pair) for name in pair} - reached:
+            reached |= grown
+        parts.append([name for name in names if name in reached])
+        left = [name for name in left if name not in reached]
+    return parts
 
 
 def _part(part: Any) -> tuple[str, str, str]:
