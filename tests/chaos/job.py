@@ -54,8 +54,12 @@ def main(options: dict[str, Any]) -> None:
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    left, right = (read_stream(spark, folder / name) for name in ("l", "r"))
-    joined = pen.join(left, right, on="k", time="ts", window="30 seconds", **options["arguments"])
+    frames = {name: read_stream(spark, folder / name) for name in options["streams"]}
+    how = {"on": "k", "time": "ts", **options["arguments"]}
+    if len(frames) == 2:
+        joined = pen.join(*frames.values(), window="30 seconds", **how)
+    else:
+        joined = pen.multijoin(frames, windows="30 seconds", **how)
     if options.get("fails"):
         joined = joined.mapInArrow(fails_twice, joined.schema)
     if options.get("straggles"):

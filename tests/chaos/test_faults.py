@@ -11,8 +11,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pyarrow as pa
@@ -28,25 +29,49 @@ pytestmark = pytest.mark.chaos
 JOB = Path(__file__).with_name("job.py")
 KILLS = int(os.environ.get("PENSTOCK_KILLS", "20"))
 PER_FILE = 60
-FILES = 2 * KILLS + 4
 BOUNDED: dict[str, Any] = {"memory": 24, "policy": "prob", "shards": 2}
 PATIENCE = 900.0  # seconds after which something hangs
 Rows = Counter[tuple[Any, ...]]
 
 
+class Kind(NamedTuple):
+    """What is joined: streams by name, inside a budget or not; and how often it is killed."""
+
+    names: tuple[str, ...]
+    arguments: dict[str, Any]
+    kills: int
+
+    @property
+    def files(self) -> int:
+        """How many full files each stream has."""
+        return 2 * self.kills + 4
+
+
+TWO = Kind(("left", "right"), BOUNDED, KILLS)
+FEW = max(2, KILLS // 4)
+KINDS = {
+    "two": TWO,
+    "three": Kind(("a", "b", "c"), {**BOUNDED, "memory": 60}, FEW),
+    "three, exact": Kind(("a", "b", "c"), {"shards": 2}, FEW),
+}
+
+
 class Job:
     """A folder with files to join, and the processes that do it."""
 
-    def __init__(self, folder: Path, tables: list[pa.Table] | None = None, per_file: int = PER_FILE) -> None:
-        self.folder = folder
-        self.tables = tables or [ticking(seed, FILES * PER_FILE) for seed in (21, 22)]
-        for name, table in zip(("l", "r"), self.tables, strict=True):
+    def __init__(
+        self, folder: Path, kind: Kind = TWO, tables: list[pa.Table] | None = None, per_file: int = PER_FILE
+    ) -> None:
+        self.folder, self.kind = folder, kind
+        self.tables = tables or [ended(ticking(21 + at, kind.files * PER_FILE)) for at in range(len(kind.names))]
+        for name, table in zip(kind.names, self.tables, strict=True):
             write_batches(table, folder / name, list(range(per_file, table.num_rows, per_file)))
 
     def start(self, master: str = "local[2]", **options: Any) -> "subprocess.Popen[bytes]":
         """Start the job in a session of its own, so that it can be ended whole."""
         (self.folder / "started").unlink(missing_ok=True)
-        told = {"folder": str(self.folder), "master": master, "arguments": BOUNDED, **options}
+        what = {"streams": self.kind.names, "arguments": self.kind.arguments}
+        told = {"folder": str(self.folder), "master": master, **what, **options}
         paths = os.pathsep.join([str(JOB.parent), str(JOB.parent.parent)])
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
@@ -87,12 +112,34 @@ class Job:
         return counted(pa.concat_tables(tables))
 
 
+def ended(table: pa.Table) -> pa.Table:
+    """Add a row without a key, by which the watermark passes all others."""
+    last = table["ts"][-1].as_py() + timedelta(hours=1)
+    return pa.concat_tables([table, pa.Table.from_pylist([{"ts": last}], table.schema)])
+
+
+def exact_rows(job: Job) -> Rows:
+    """Try every combination of rows, one stream after the other."""
+    found: list[tuple[dict[str, Any], ...]] = [()]
+    for table in job.tables:
+        rows = [row for row in table.to_pylist() if row["k"] is not None]
+        found = [(*mine, row) for mine in found for row in rows if all(joins(row, other) for other in mine)]
+    columns = {"k": [mine[0]["k"] for mine in found]}
+    for at, name in enumerate(job.kind.names):
+        columns |= {f"{column}_{name}": [mine[at][column] for mine in found] for column in ("ts", "v", "w")}
+    return counted(pa.table(columns))
+
+
+def joins(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return row["k"] == other["k"] and abs(row["ts"] - other["ts"]) < timedelta(seconds=30)
+
+
 def held_back(job: Job, keep: int) -> list[tuple[Path, Path]]:
     """Put all files but the first so many aside; returns, by age, where they are and where they belong."""
-    aside = [job.folder / "aside" / name for name in ("l", "r")]
+    aside = [job.folder / "aside" / name for name in job.kind.names]
     for folder in aside:
         folder.mkdir(parents=True)
-    numbers = range(keep, len(list((job.folder / "l").iterdir())))
+    numbers = range(keep, len(list((job.folder / aside[0].name).iterdir())))
     moves = [
         (job.folder / folder.name / f"{at:05}.parquet", folder / f"{at:05}.parquet")
         for at in numbers
@@ -103,29 +150,42 @@ def held_back(job: Job, keep: int) -> list[tuple[Path, Path]]:
     return [(away, place) for place, away in moves]
 
 
+@pytest.fixture(scope="module", params=["two"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Return what is joined; tests of several kinds name them."""
+    return KINDS[request.param]
+
+
+every_kind = pytest.mark.parametrize("kind", list(KINDS), indirect=True)
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """Return what the job puts out when it is left alone."""
-    job = Job(tmp_path_factory.mktemp("undisturbed"))
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, kind: Kind) -> Rows:
+    """Return what the job puts out when it is left alone; without a budget that is known by brute force."""
+    job = Job(tmp_path_factory.mktemp("undisturbed"), kind)
+    exact = exact_rows(job)
+    if "memory" not in kind.arguments:
+        return exact
     job.run()
     rows = job.rows()
-    exact = counted(pen.join(*job.tables, on="k", time="ts", window="30 seconds"))
     assert rows < exact
     assert rows.total() > exact.total() // 4
     shutil.rmtree(job.folder)
     return rows
 
 
-def test_the_driver_killed_at_random_moments(tmp_path: Path, undisturbed: Rows) -> None:
-    """While it has work: before every start two more files of each side arrive."""
-    job = Job(tmp_path)
+@every_kind
+def test_the_driver_killed_at_random_moments(tmp_path: Path, kind: Kind, undisturbed: Rows) -> None:
+    """While it has work: before every start two more files of each stream arrive."""
+    job = Job(tmp_path, kind)
     rest = held_back(job, 2)
+    more = 2 * len(kind.names)
     lots = random.Random(1)  # noqa: S311
     killed = 0
-    for _ in range(KILLS):
-        for aside, place in rest[:4]:
+    for _ in range(kind.kills):
+        for aside, place in rest[:more]:
             aside.rename(place)
-        del rest[:4]
+        del rest[:more]
         process = job.start()
         while process.poll() is None and not (tmp_path / "started").exists():
             time.sleep(0.05)
@@ -139,7 +199,7 @@ def test_the_driver_killed_at_random_moments(tmp_path: Path, undisturbed: Rows) 
     for aside, place in rest:
         aside.rename(place)
     job.run()
-    assert killed > KILLS // 2
+    assert killed > kind.kills // 2
     assert job.rows() == undisturbed
 
 
@@ -176,8 +236,9 @@ def test_python_workers_killed(tmp_path: Path, undisturbed: Rows) -> None:
     assert job.rows() == undisturbed
 
 
-def test_every_task_fails_twice(tmp_path: Path, undisturbed: Rows) -> None:
-    job = Job(tmp_path)
+@every_kind
+def test_every_task_fails_twice(tmp_path: Path, kind: Kind, undisturbed: Rows) -> None:
+    job = Job(tmp_path, kind)
     job.run(master="local[2,4]", fails=True)
     assert "this attempt was to fail" in (tmp_path / "log").read_text(errors="replace")
     assert job.rows() == undisturbed
@@ -216,7 +277,7 @@ def test_the_engines_of_the_host_are_lost_or_damaged(tmp_path: Path, undisturbed
 
 def test_another_number_of_cores(tmp_path: Path, undisturbed: Rows) -> None:
     job = Job(tmp_path)
-    rest = held_back(job, FILES // 2)
+    rest = held_back(job, TWO.files // 2)
     job.run(master="local[1]")
     for aside, place in rest:
         aside.rename(place)
@@ -265,7 +326,7 @@ def test_an_hour_replayed_fast_holds_memory_flat(tmp_path: Path) -> None:
     """Resident memory of the driver, and of all workers together, in the last third against the middle one."""
     minute = 600
     tables = [pa.concat_tables([dense(seed, at, minute) for at in range(60)]) for seed in (31, 32)]
-    job = Job(tmp_path, tables, minute)
+    job = Job(tmp_path, TWO, tables, minute)
     process = job.start(arguments={"memory": 500, "policy": "prob", "shards": 2})
     seen: list[tuple[int, int]] = []
 

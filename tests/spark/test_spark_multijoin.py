@@ -16,9 +16,10 @@ from multiway import Edge, Row, Window, all_results
 from penstock.errors import ColumnError, InputError, StateError, TimeError, WindowError
 from penstock.operator.several import settings_of
 from penstock.spark import completing
-from several import NAMES, common
-from streaming import read_stream, run_to_end, write_batches
+from several import common
+from streaming import counted, read_stream, run_to_end, write_batches
 
+NAMES = "abcdefghijklm"
 START, SECOND, END = 1_700_000_000, 1_000_000, 2000
 HOW: dict[str, Any] = {"on": "key0", "time": "ts", "windows": "20 seconds"}
 
@@ -55,6 +56,11 @@ def table_of(name: str, stream: list[Row], *, closed: bool = True) -> pa.Table:
 
 def tables_of(streams: list[list[Row]], *, closed: bool = True) -> dict[str, pa.Table]:
     return {name: table_of(name, stream, closed=closed) for name, stream in zip(NAMES, streams, strict=False)}
+
+
+def frames_of(spark: Any, streams: list[list[Row]]) -> dict[str, Any]:
+    tables = tables_of(streams, closed=False)
+    return {name: spark.createDataFrame(table.to_pandas()) for name, table in tables.items()}
 
 
 def found_in(frame: Any, n: int) -> list[tuple[int, ...]]:
@@ -94,6 +100,56 @@ def test_streams_give_every_result_once(spark: Any, tmp_path: Path, n: int, rows
     assert report.to_dict()["policy"] == "exact"
 
 
+@pytest.mark.parametrize(
+    ("how", "windows"),
+    [
+        ({"evaluation": pen.every("7 seconds"), "shards": 2}, [Window(20)] * 4),
+        ({"evaluation": pen.every("7 seconds"), "expiration": pen.every("30 seconds")}, [Window(20)] * 4),
+        ({"windows": pen.rows(6)}, [Window(6, by_rows=True)] * 4),
+        ({"windows": pen.rows(6), "evaluation": pen.every("7 seconds")}, [Window(6, by_rows=True)] * 4),
+    ],
+    ids=["lazy", "lazier expiration", "rows", "lazy rows"],
+)
+def test_lazy_streams_and_windows_in_rows(spark: Any, tmp_path: Path, how: Any, windows: list[Window]) -> None:
+    streams = drawn(4, 24, jitter=6, seed=3)
+    write(tables_of(streams), tmp_path, [7, 16])
+    joined = pen.multijoin(streams_of(spark, tmp_path, NAMES[:4]), **{**HOW, **how})
+    query = run_to_end(joined, tmp_path / "out", tmp_path / "cp")
+    got = found_in(spark.read.parquet(str(tmp_path / "out")), 4)
+    assert all_results(streams, windows, common(4)) == got
+    assert len(got) > 50
+    assert pen.report(query).results == len(got)
+
+
+@pytest.mark.parametrize("window", ["20 seconds", pen.rows(5)], ids=["time", "rows"])
+def test_two_streams_are_the_join_of_two(spark: Any, window: Any) -> None:
+    left, right = frames_of(spark, drawn(2, 40)).values()
+    want = pen.join(left, right, on="key0", time="ts", window=window)
+    got = pen.multijoin({"left": left, "right": right}, on="key0", time="ts", windows=window)
+    assert want.schema == got.schema
+    assert counted(want) == counted(got)
+    assert got.count() > 50
+
+
+def test_ten_streams(spark: Any) -> None:
+    streams = drawn(10, 3, keys=2)
+    got = found_in(pen.multijoin(frames_of(spark, streams), **HOW, shards=2), 10)
+    assert wanted(streams) == got
+    assert len(got) > 0
+
+
+@pytest.mark.parametrize("n", [1, 13])
+def test_too_few_or_too_many_streams_are_refused_as_without_spark(spark: Any, n: int) -> None:
+    streams = drawn(n, 3)
+    said = []
+    for given in (tables_of(streams, closed=False), frames_of(spark, streams)):
+        with pytest.raises(InputError) as caught:
+            pen.multijoin(given, **HOW)
+        said.append(caught.value)
+    embedded, on_spark = said
+    assert (embedded.argument, type(embedded)) == (on_spark.argument, type(on_spark))
+
+
 GRAPH = {("a", "b"): "key1", ("b", "c"): ["key0", ("key1", "<=", "key1")]}
 GRAPH_EDGES = [Edge(0, 1, 1, 1), Edge(1, 0, 2, 0), Edge(1, 1, 2, 1, "<=")]
 
@@ -101,9 +157,7 @@ GRAPH_EDGES = [Edge(0, 1, 1, 1), Edge(1, 0, 2, 0), Edge(1, 1, 2, 1, "<=")]
 def test_whole_inputs_give_the_same(spark: Any) -> None:
     """With a common key on three shards, along a graph and with windows in rows on one."""
     streams = drawn(3, 60)
-    frames = {
-        name: spark.createDataFrame(table.to_pandas()) for name, table in tables_of(streams, closed=False).items()
-    }
+    frames = frames_of(spark, streams)
     assert wanted(streams) == found_in(pen.multijoin(frames, shards=3, **HOW), 3)
     windows = [Window(20), Window(30), Window(4, by_rows=True)]
     asked = {"a": "20 seconds", "b": "30 seconds", "c": pen.rows(4)}
@@ -128,9 +182,7 @@ def test_whole_inputs_along_a_chain(spark: Any, n: int) -> None:
     streams = drawn(n, 12, seed=n)
     pairs = list(pairwise(range(n)))
     on = {(NAMES[one], NAMES[other]): f"key{one % 2}" for one, other in pairs}
-    frames = {
-        name: spark.createDataFrame(table.to_pandas()) for name, table in tables_of(streams, closed=False).items()
-    }
+    frames = frames_of(spark, streams)
     got = found_in(pen.multijoin(frames, on=on, time="ts", windows="20 seconds"), n)
     assert all_results(streams, [Window(20)] * n, [Edge(one, one % 2, other, one % 2) for one, other in pairs]) == got
     assert len(got) > 5
