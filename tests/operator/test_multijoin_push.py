@@ -225,6 +225,34 @@ def test_rows_do_not_pile_up_for_a_stream_that_never_shows_its_columns(monkeypat
     assert op.report().memory_rows < 1_000
 
 
+def test_nor_for_a_side_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.operator.join.MOST_WAITING", 100)
+    rows = random_tables(2, 300, 50)
+    op = pen.Join(on="key0", time="ts", window=10)
+    op.push(left=rows["a"])  # one push may be as large as it likes
+    with pytest.raises(InputError, match="right: got no rows yet, and 300 of others wait"):
+        op.push(left=rows["a"][-1:])
+    assert op.push(right=rows["b"]).num_rows > 0
+
+
+def test_a_graph_that_does_not_hang_together_names_the_way_out() -> None:
+    with pytest.raises(InputError, match=r"no way from a to c; .* cross=True"):
+        pen.MultiJoin(schemas(random_tables(3, 5, 5)), on={("a", "b"): "key0"}, time="ts", windows=10)
+
+
+def test_what_is_known_of_a_graph_is_saved() -> None:
+    rows = random_tables(3, 200, 20)
+    graph = {("a", "b"): "key0", ("b", "c"): "key0"}
+    op = pen.MultiJoin(schemas(rows), on=graph, time="ts", windows=10)
+    op.push(rows)
+    op.finish()
+    again = pen.MultiJoin.from_state(op.state_dict())
+    shares = op._ordered.plan.selectivity
+    assert shares is not None
+    assert 0 < shares["a", "b"] < 1
+    assert again._ordered.plan.selectivity == shares
+
+
 def test_time_can_pass_without_rows() -> None:
     rows = {name: pa.table({"ts": [ts], "key0": [1]}) for name, ts in (("a", 1), ("b", 2), ("c", 3))}
     op = pen.MultiJoin(schemas(rows), windows=5, **HOW)

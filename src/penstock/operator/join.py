@@ -52,7 +52,7 @@ class Join:
         on, time, window, lateness, memory, split, policy, importance, combine, per_key, seed: as for
             ``penstock.join``.
         schemas: the Arrow schemas (left, right), if known. Without them the first batch of each side tells, and
-            rows of one side wait until the other has shown its columns.
+            rows of one side wait until the other has shown its columns; when a million do, more are refused.
         ledger: "keep" what was shed until ``ledger()`` asks for it, or "off".
         place: where a join on a condition runs in several shards, how rows are divided, and which shard this is.
 

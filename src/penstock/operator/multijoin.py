@@ -35,8 +35,7 @@ class MultiJoin:
 
     Parameters:
         streams: the names of the streams, or their Arrow schemas by name. Without schemas the first batch of each
-            tells, and rows wait until all streams have shown their columns; when a
-            million do, more are refused.
+            tells, and rows wait until all streams have shown their columns; when a million do, more are refused.
         arguments: as for ``penstock.multijoin``; `lateness` as for ``penstock.Join``.
         ledger: "keep" what was shed until ``ledger()`` asks for it, or "off".
 
