@@ -201,7 +201,7 @@ def multiway_table(results: dict[str, Any]) -> str:
     ways = ["eager", "every 5", "every 10"]
     orders = [
         [
-            "nested loop" if entry["index"] == "none" else f"hash, {entry['index']} buckets",
+            shown.way_of(entry),
             f"{entry['spearman_time']:.2f}",
             f"{entry['spearman_comparisons']:.2f}",
             f"{entry['worst_by_best']:.1f}x",

@@ -70,6 +70,7 @@ EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # how a test compar
 REVERSED = (EQUAL, UNEQUAL, GREATER, AT_LEAST, LESS, AT_MOST)
 DONE, FULL, CROWDED = range(3)
 IDLE = -1
+ENDED, NO_ROOM = -1, -2  # why a loop found no row
 FIRST_ROOM, FIRST_OF_BUCKET = 256, 8
 SLICE = 1 << 12  # rows that are taken at once, at least; more where windows hold more than twice as many
 FIRST_RESULTS = 1 << 12
@@ -104,6 +105,8 @@ class Work(NamedTuple):
     high: Ints  # depth -> the first place that comes after the new row, and will find it
     ring: Ints  # depth -> the ring that is being looked at
     last: Ints  # depth -> the last one to look at
+    turn: Ints  # depth -> the new row for which it started, if it starts alike whatever is in the loops between
+    first: Ints  # depth -> where it then starts
     newest: Ints  # stream -> its newest new row; -1: none
     new: Ints  # (new row, [WHERE, OF_RING, EARLIER])
     part: Ints  # (ring, [SEEN, OLDEST, NEWEST])
@@ -216,8 +219,14 @@ def look_into(windows: Windows, nests: Nests, work: Work, source: int, depth: in
 
 @part
 def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> None:
-    """Start the loop at some depth: over the ring of the bucket if there is one, else over all rings."""
+    """Start the loop at some depth: over the ring of the bucket if there is one, else over all rings.
+
+    Where it looks for partners of the new row, as on a common key, it starts where it did before for the same row.
+    """
     loop = nests.loops
+    if loop[source, depth, WHEN] == AFTER and work.turn[depth] == work.state[TURN]:
+        work.cursor[depth] = work.first[depth]
+        return
     ring, rings = wide(loop[source, depth, RING]), loop[source, depth, RINGS]
     last = ring + rings - 1
     if loop[source, depth, COMPARE] >= 0:
@@ -227,6 +236,9 @@ def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -
             ring = last = ring + bucket(rings, work.code[depth])
     work.last[depth] = last
     look_into(windows, nests, work, source, depth, ring)
+    if ring == last and loop[source, depth, COMPARE] >= 0 and loop[source, depth, OUTER] == nests.fresh[source]:
+        work.turn[depth] = work.state[TURN]
+        work.first[depth] = work.cursor[depth]
 
 
 @part
@@ -253,8 +265,11 @@ def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, at
 
 
 @part
-def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -> int:
-    """Go on with the loop at some depth to the next row of its ring that joins the rows outside; -1: none."""
+def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int, results: Ints) -> int:
+    """Go on with the loop at some depth to the next row of its ring that joins the rows outside, or ENDED.
+
+    The innermost loop does not stop there: it writes rows that join until its ring has ended, or there is NO_ROOM.
+    """
     loop = nests.loops
     base, mask = windows.first[work.ring[depth]], windows.mask[work.ring[depth]]
     codes, how = loop[source, depth, NODES], loop[source, depth, COMPARE]
@@ -262,9 +277,12 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
     scanned = not chained and how == EQUAL
     low, high, code = work.low[depth], work.high[depth], work.code[depth]
     place = work.cursor[depth]
+    innermost = depth == nests.span.size - 1
+    rows, n = results[loop[source, depth, STREAM]], wide(work.state[FOUND])
+    room = rows.size if innermost else n + 1
     compared = 0
-    found = wide(-1)
-    while place >= low:
+    found = wide(ENDED)
+    while place >= low and n < room:
         if scanned:  # most rows are passed over here, and nothing else is asked of them
             begin = place
             place = min(place, max(high, low) - 1)
@@ -279,18 +297,37 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int) ->
         compared += 1
         joins = here < high and (how < 0 or holds(how, windows.nodes[codes + at, CODE], code))
         if joins and fits(windows, nests, work, source, depth, at):
-            found = at
-            break
+            if not innermost:
+                found = at
+                break
+            rows[n] = windows.rows[at, ROW]
+            n += 1
     work.cursor[depth] = place
     work.state[COMPARED] += compared if depth else 0
+    if innermost:
+        write_outer(windows, nests, work, source, results, n)
+        found = wide(NO_ROOM) if place >= low else found
     return found
 
 
 @part
+def write_outer(windows: Windows, nests: Nests, work: Work, source: int, results: Ints, end: int) -> None:
+    """Complete results up to some number, of which the innermost loop has written its rows."""
+    begin = wide(work.state[FOUND])
+    if begin == end:
+        return
+    for outer in range(nests.span.size - 1):
+        rows, row = results[nests.loops[source, outer, STREAM]], windows.rows[work.bound[outer], ROW]
+        for n in range(begin, end):
+            rows[n] = row
+    work.state[FOUND] = end
+
+
+@part
 def next_new(windows: Windows, work: Work) -> int:
-    """Go on with the outermost loop to the next new row of a stream, newest first; -1: there is none."""
+    """Go on with the outermost loop to the next new row of a stream, newest first, or ENDED."""
     new = work.cursor[0]
-    found = wide(-1)
+    found = wide(ENDED)
     while new >= 0 and found < 0:
         at = wide(work.new[new, WHERE])
         found = at if windows.rows[at, ROW] >= 0 else found
@@ -323,20 +360,18 @@ def start(windows: Windows, nests: Nests, work: Work, source: int) -> None:
 @part
 def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: Work) -> int:
     """Run the loops for the new rows of one stream, from where they are; returns why they stopped."""
-    last = nests.span.size - 1
     depth, outermost = work.state[DEPTH], nests.fresh[source] == 0
     side_by_side = nests.loops[source, 0, APART] > 1 and not work.state[SINGLY]
     if depth == IDLE:
         depth = 0
         start(windows, nests, work, source)
     while depth >= 0:
-        found = work.state[FOUND]
-        if depth == last and found == results.shape[1]:
+        new = depth == 0 and outermost
+        at = next_new(windows, work) if new else seek(windows, nests, work, source, depth, results)
+        if at == NO_ROOM:
             work.state[DEPTH] = depth
             return FULL
-        new = depth == 0 and outermost
-        at = next_new(windows, work) if new else seek(windows, nests, work, source, depth)
-        if at < 0:
+        if at == ENDED:
             if new or work.ring[depth] == work.last[depth]:
                 depth -= 1
             else:
@@ -348,13 +383,8 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
         if nests.loops[source, depth, WHEN] == AT:
             work.state[TIME] = windows.rows[at, TS]
             work.state[TURN] += 1
-        if depth < last:
-            depth += 1
-            begin(windows, nests, work, source, depth)
-            continue
-        for outer in range(last + 1):
-            results[nests.loops[source, outer, STREAM], found] = windows.rows[work.bound[outer], ROW]
-        work.state[FOUND] = found + 1
+        depth += 1
+        begin(windows, nests, work, source, depth)
     work.state[DEPTH] = IDLE
     return DONE
 
@@ -543,8 +573,8 @@ class Chain:
         """
         n = len(nests)
         tests = [tests_of(nest, self._edges, self._buckets) for nest in nests]
-        if self._common:
-            tests = [[depth[:1] for depth in nest] for nest in tests]
+        if self._common:  # the outermost of equal rows will do
+            tests = [[sorted(depth, key=lambda test: test[DEPTH_OF])[:1] for depth in nest] for nest in tests]
         most = max(1, *(len(depth) for nest in tests for depth in nest))
         table = np.full((n, n, most, 4), -1, np.int64)
         for source, nest in enumerate(tests):
@@ -577,11 +607,18 @@ class Chain:
                 if stopped == CROWDED:
                     self._refill(batch)
                     continue
-                yield self._results.copy()
-                state[FOUND] = 0
-                if self._results.shape[1] < most:
-                    self._results = np.empty((len(self._rings), 2 * self._results.shape[1]), np.int64)
-        yield self._results[:, : state[FOUND]].copy()
+                yield self._handed_over(min(2 * state[FOUND], most))
+        yield self._handed_over(self._results.shape[1])
+
+    def _handed_over(self, room: int) -> Ints:
+        """Return the results so far, and make room for so many; many of them are not copied."""
+        count = int(self._work.state[FOUND])
+        self._work.state[FOUND] = 0
+        found = self._results[:, :count]
+        if 2 * count < self._results.shape[1]:
+            return found.copy()
+        self._results = np.empty((len(self._rings), max(room, count)), np.int64)
+        return found
 
     def _step(self, batch: Batch) -> int:
         return step(self._windows, self._nests, batch, self._keys, self._results, self._work, self._pool)
