@@ -26,7 +26,7 @@ from penstock.spark import live
 from penstock.streams.workloads import uniform
 
 TURNS = 3
-HELD = 0.98  # of what the windows hold; rows that wait for the watermark need more: about a tenth is then shed
+HELD = 0.9997  # of what the windows hold; rows that wait for the watermark need more: about a tenth is then shed
 FILES, WINDOWS = 20, 10  # micro-batches, and windows, in the whole stream
 RATE = 1_000  # rows a second on each side
 

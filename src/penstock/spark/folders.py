@@ -26,7 +26,7 @@ class Kind(NamedTuple):
     identity: tuple[str, ...]  # columns of an archive
     lost: Mapping[str, str | None]  # columns of a ledger -> one of an archive of that type, if it has not itself
     arguments: tuple[str, ...]  # of the join: those that say what is missing
-    bound: Callable[[Any, Any], Any]  # its arguments, checked against an archive
+    bound: Callable[["Folders", Any], Any]  # its arguments, checked against an archive
     missing: Callable[["Folders", tuple[int, int], Any], Any]  # what these micro-batches, first to last, left out
     by: str  # the column that divides an archive by stream
     settled: Callable[[list[tuple[int, str, int]], Any, int], int | None]  # see ``_removed``
@@ -74,7 +74,7 @@ def refine_into(  # noqa: PLR0913 - what ``penstock.refine`` takes
         raise InputError("batches", repr(batches), "give a number of micro-batches, at least 1")
     folders = Folders(kind, archive, ledger, session_of(spark))
     todo = folders.after(max(parts(into), default=None))
-    bound = kind.bound(folders.frames[0], settings)
+    bound = kind.bound(folders, settings)
     patience = None if keep is None else bound.clock.ticks("keep", keep)
     _same_arguments(into, settings, kind.arguments)
     done = []

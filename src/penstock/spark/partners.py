@@ -17,7 +17,8 @@ from penstock.spark.places import place
 from penstock.streams.intake import NO_INTS
 
 PLACE = ("shard", "arrival")
-LOST = (*PLACE, "side", "shed_at_arrival", "reason")
+WORDS = ("side", "reason")  # columns of few words: read as their numbers
+LOST = (*PLACE, "shed_at_arrival", *WORDS)
 ROOM = 1 << 20  # pairs that are put together at once
 FAR = np.iinfo(np.int64).max
 
@@ -74,7 +75,8 @@ class Files:
     def _part(self, path: str, columns: Sequence[str], fields: Fields) -> pa.Table:
         """Return the rows of one file; a column that came later is null in it."""
         system, inside = place(path)
-        with system.open_input_file(inside) as file, pq.ParquetFile(file) as parquet:
+        words = [name for name in WORDS if name in columns]
+        with system.open_input_file(inside) as file, pq.ParquetFile(file, read_dictionary=words) as parquet:
             wanted = [*columns, *(f"{SIDES[side]}.{name}" for side, name in fields)]
             table = parquet.read(columns=wanted, use_threads=False)
         return _flat(table, columns, fields, self.schemas)
@@ -138,22 +140,26 @@ def _coded(table: pa.Table, side: int, bound: Bound) -> tuple[Ints, Ints, npt.ND
 def _lost(source: Source, bound: Bound) -> list[Rows]:
     """Return the rows of both sides in a ledger."""
     table = pa.concat_tables(source.read(LOST, [*_fields(0, bound), *_fields(1, bound)]))
+    place, until, late = _places(table), _places(table, "shed_at_arrival"), _says(table["reason"], "late")
     found = []
     for side, name in enumerate(SIDES):
-        chosen = pc.equal(table["side"], name)
-        mine = table.filter(chosen).combine_chunks()
+        at = np.flatnonzero(_says(table["side"], name))
+        mine = table.select([f"{name}.{field}" for _, field in _fields(side, bound)]).take(pa.array(at))
         code, ts, valid = _coded(mine, side, bound)
-        until = _places(mine.select(["shard", "shed_at_arrival"]).rename_columns(PLACE))
-        rows = Rows(
-            _places(mine),
-            ts,
-            code,
-            until,
-            pc.equal(mine["reason"], "late").to_numpy(),
-            np.flatnonzero(chosen.to_numpy()),
-        )
+        rows = Rows(place[at], ts, code, until[at], late[at], at)
         found.append(rows if valid is None else rows.only(valid))
     return found
+
+
+def _says(column: pa.ChunkedArray, word: str) -> npt.NDArray[Any]:
+    """Say which rows have this word."""
+    found = [np.empty(0, np.bool_)]
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            found.append(chunk.indices.to_numpy() == pc.index(chunk.dictionary, word).as_py())
+        else:
+            found.append(pc.equal(chunk, word).to_numpy(zero_copy_only=False))
+    return np.concatenate(found)
 
 
 def missed(
@@ -198,9 +204,9 @@ def _missed(side: int, lost: Rows, archive: Source, ledger: Source, gone: Source
         yield _joined(bound, side, ledger, archive, found)
 
 
-def _places(table: pa.Table) -> Ints:
+def _places(table: pa.Table, arrival: str = "arrival") -> Ints:
     """Return the places of rows in the order of arrival, one shard after the other."""
-    found: Ints = (table["shard"].to_numpy().astype(np.int64) << ARRIVALS) + table["arrival"].to_numpy()
+    found: Ints = (table["shard"].to_numpy().astype(np.int64) << ARRIVALS) + table[arrival].to_numpy()
     return found
 
 

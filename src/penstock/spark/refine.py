@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.errors import TimeError, WindowError
 from penstock.operator.settings import SIDES, Bound, Settings, on_keys, repairable
@@ -28,6 +30,7 @@ STRETCH = 1 << 20  # rows of an archive that one task looks at
 READERS = 16  # files whose ends are read at once
 ANY = -(1 << 62), 1 << 62  # what times are within if nobody noted them
 LATE = b"late"
+COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"  # what Spark notes of a file's columns
 
 
 def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
@@ -36,7 +39,7 @@ def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
     if isinstance(archive, str) and isinstance(ledger, str):
         there = Folders(PAIRS, archive, ledger, folders.session_of(spark))
         todo = there.after(None)
-        return missing_of(there, (todo[0], todo[-1]), _bound(there.frames[0], settings))
+        return missing_of(there, (todo[0], todo[-1]), _bound(_rows(there), settings))
     rows, losses = folders.frames_of(PAIRS, archive, ledger, spark)
     bound = _bound(rows, settings)
     both = rows.groupBy("shard").cogroup(losses.groupBy("shard"))
@@ -87,6 +90,7 @@ class Extent(NamedTuple):
     times: tuple[int, int]
     shards: tuple[int, int]
     late: bool  # whether rows in it may have been late
+    columns: bytes | None  # in Spark's words
 
     def near(self, times: tuple[int, int], shards: tuple[int, int]) -> bool:
         """Say whether it may hold rows of such times and shards."""
@@ -130,10 +134,13 @@ def _look(
 ) -> Iterator[Look]:
     """Return what is to be looked for in a stretch of the archive, if anything that was lost is near enough."""
     times, shards = _around(each.times for each in rows), _around(each.shards for each in rows)
-    near = [each.path for each in lost if each.near(_around([times], max(bound.span) - 1), shards)]
+    far = max(bound.span) - 1
+    near = [each for each in lost if each.near(_around([times], far), shards)]
+    near = [each for each in near if any(each.near(_around([one.times], far), one.shards) for one in rows)]
     if near:
         sides = [[each.path for each in rows if each.part == name] for name in SIDES]
-        yield Look(sides, near, [each.path for each in ledger if each.near(times, shards)], only_late)
+        gone = [each.path for each in ledger if each.near(times, shards)]
+        yield Look(sides, [each.path for each in near], gone, only_late)
 
 
 def _tardy(archive: list[Extent]) -> set[int]:
@@ -149,15 +156,12 @@ def _tardy(archive: list[Extent]) -> set[int]:
 
 
 def _stretches(files: Iterable[Extent]) -> Iterator[list[Extent]]:
-    """Return files shard by shard, one after the other, so many at once that a task has enough to do."""
-    stretch: list[Extent] = []
-    for each in sorted(files, key=lambda each: (each.shards, each.batch)):
-        stretch.append(each)
-        if sum(one.rows for one in stretch) >= STRETCH:
-            yield stretch
-            stretch = []
-    if stretch:
-        yield stretch
+    """Return files shard by shard, one after the other, in stretches of about as many rows each."""
+    every = sorted(files, key=lambda each: (each.shards, each.batch))
+    ends = list(accumulate(each.rows for each in every))
+    count = -(-ends[-1] // STRETCH) if ends else 0
+    for _, stretch in groupby(zip(every, ends, strict=True), key=lambda each: (each[1] - 1) * count // ends[-1]):
+        yield [each for each, _ in stretch]
 
 
 @lru_cache(maxsize=1)
@@ -181,19 +185,37 @@ def _files(folder: str) -> list[Extent]:
     return [each for each in every if each.rows]
 
 
-def _end(system: Any, path: str) -> tuple[int, tuple[int, int], tuple[int, int], bool]:
-    """Return how many rows a file has, of which times and shards, and whether some may have been late."""
+def _end(system: Any, path: str) -> tuple[int, tuple[int, int], tuple[int, int], bool, bytes | None]:
+    """Return how many rows a file has, of which times and shards, whether some were late, and its columns."""
     with system.open_input_file(path) as file:
         about = pq.read_metadata(file)
     places = {about.schema.column(at).path: at for at in range(about.num_columns)}
     groups = [about.row_group(at) for at in range(about.num_row_groups)]
+    columns = (about.metadata or {}).get(COLUMNS)
     if not groups:
-        return 0, ANY, ANY, False
+        return 0, ANY, ANY, False, columns
     times, shards = (
         _around(_range(group.column(places[name])) or ANY for group in groups) for name in ("ts", "shard")
     )
     reasons = [_range(group.column(places["reason"])) for group in groups] if "reason" in places else []
-    return about.num_rows, times, shards, any(each is None or each[0] <= LATE <= each[1] for each in reasons)
+    late = any(each is None or each[0] <= LATE <= each[1] for each in reasons)
+    return about.num_rows, times, shards, late, columns
+
+
+def _rows(there: Folders) -> Any:
+    """Return a DataFrame with the columns of an archive: one without rows, if all files have the same columns.
+
+    Their ends tell, and are read anyway. Else Spark reads them once more, and merges what it finds.
+    """
+    archive, ledger = ({each.columns for each in every} for every in _extents(there))
+    if len(archive) == 1 and len(ledger) <= 1 and None not in archive | ledger:
+        rows, *losses = (
+            StructType.fromJson(json.loads(str(words, "utf-8"))) for words in [*archive, *ledger] if words
+        )
+        kind = there.kind
+        if {*kind.identity} <= {*rows.names, kind.by} and all({*kind.lost} <= {*each.names} for each in losses):
+            return there.spark.createDataFrame([], rows)
+    return there.frames[0]
 
 
 def _range(column: Any) -> tuple[Any, Any] | None:
@@ -261,7 +283,7 @@ PAIRS = Kind(
     identity=IDENTITY,
     lost={**dict.fromkeys(IDENTITY), **LOST},
     arguments=("on", "time", "window", "importance", "combine", "event_time"),
-    bound=_bound,
+    bound=lambda there, settings: _bound(_rows(there), settings),
     missing=missing_of,
     by="side",
     settled=_settled,

@@ -20,6 +20,7 @@ SIDE, STREAM = "side", "stream"  # and of the archive: a repair reads one of the
 OPEN = "open"  # and of a ledger beside an archive: 1: the row was still to meet partners, 0: late ones only
 TIMES = "spark.sql.parquet.outputTimestampType"
 MICROS = "TIMESTAMP_MICROS"  # Spark's own default has no statistics, by which a repair reads what is near in time
+PACKED = {"parquet.writer.version": "PARQUET_2_0"}  # numbers as differences: smaller, and read much faster
 
 
 class Part(NamedTuple):
@@ -28,6 +29,7 @@ class Part(NamedTuple):
     path: str
     rows: Callable[[Any], Any]
     by: list[str]  # columns that divide it into folders
+    options: dict[str, str]  # of the files
 
 
 def write(
@@ -51,20 +53,21 @@ def write(
     schemas = {kind: (ledger_columns if kind == LEDGER else archive_schema)(bound) for kind in wanted}
     parts: list[Part] = []
     if results is not None:
-        parts.append(Part(results, lambda batch: pipeline.rows_of(batch, bound), []))
+        parts.append(Part(results, lambda batch: pipeline.rows_of(batch, bound), [], {}))
     by: dict[int, list[str]] = {ARCHIVE: [SIDE if two else STREAM], LEDGER: [OPEN] if two and archive else []}
-    parts += [Part(str(paths[kind]), _rows_of_kind(kind, schemas[kind]), by[kind]) for kind in sorted(wanted)]
+    parts += [Part(str(paths[kind]), _rows_of_kind(kind, schemas[kind]), by[kind], PACKED) for kind in sorted(wanted)]
 
     def write_batch(batch: Any, number: int) -> None:
         batch.sparkSession.conf.set(TIMES, MICROS)  # of the query's own session
         batch.persist()  # the operator runs once for all outputs
         try:
-            for path, rows, by in parts:
+            for path, rows, by, options in parts:
                 part = rows(batch)
                 if OPEN in by:
                     assert isinstance(bound, Bound)
                     part = part.withColumn(OPEN, still_open(bound).cast("int"))
-                part.write.partitionBy(*by).mode("overwrite").parquet(f"{path}/{BATCH}={number}")
+                writer = part.write.partitionBy(*by).options(**options).mode("overwrite")
+                writer.parquet(f"{path}/{BATCH}={number}")
         finally:
             batch.unpersist()
 
