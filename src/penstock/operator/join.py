@@ -473,7 +473,11 @@ class Join:
     def resize(self, *, memory: Any = None, split: Any = None, window: Any = None) -> None:
         """Change the budget or the window in mid-stream; holds from the end of the open tick.
 
-        `split` goes with `memory`; None: one pool stays one, and two get half each.
+        Parameters:
+            memory: the new budget, in the unit of the old one; None: it stays as it is. To give a budget to a join
+                that has none, or to take it away, use ``changed``.
+            split: goes with `memory`; None: one pool stays one, and two get half each.
+            window: the new window; None: it stays as it is.
 
         What has expired or was shed does not come back when they grow.
         """
@@ -500,6 +504,9 @@ class Join:
         """Return the limits of another budget, and raise if it is of another kind."""
         bound = self.bound
         unit, limit, shared = budget(memory, split or ("shared" if bound.shared else "fixed"))
+        if bound.unit == "none":
+            want = f"this join was made without a budget: go on with join.changed(memory={memory!r})"
+            raise BudgetError("memory", repr(memory), want)
         if unit != bound.unit:
             raise BudgetError("memory", repr(memory), f"this join was made with memory in {bound.unit}")
         if shared != bound.shared:
