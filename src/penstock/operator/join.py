@@ -31,6 +31,7 @@ from penstock.operator.windows import Budgeted, Core, pace_of, windows
 from penstock.policies.cpu.pacing import Pace, Portion
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
+from penstock.streams.encodings import decoded, decoded_schema
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
@@ -88,7 +89,7 @@ class Join:
         self._held: list[list[pa.Table]] = [[], []]
         self._bound: Bound | None = None
         if schemas is not None:
-            self._known = list(schemas)
+            self._known = [decoded_schema(schema) for schema in schemas]
             self._bind()
 
     @property
@@ -900,13 +901,15 @@ def check_ledger(ledger: str) -> str:
 
 
 def as_table(rows: Any, name: str) -> pa.Table | None:
-    """Return rows as an Arrow table, whatever they came as."""
-    if rows is None or isinstance(rows, pa.Table):
-        return rows
+    """Return rows as an Arrow table, whatever they came as; views and runs are decoded."""
+    if rows is None:
+        return None
+    if isinstance(rows, pa.Table):
+        return decoded(rows, name)
     if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
+        return decoded(pa.Table.from_batches([rows]), name)
     if type(rows).__module__.startswith("pandas."):
-        return pa.Table.from_pandas(rows, preserve_index=False)
+        return decoded(pa.Table.from_pandas(rows, preserve_index=False), name)
     raise InputError(name, type(rows).__name__, "give an Arrow table, a record batch or a pandas DataFrame")
 
 
