@@ -29,7 +29,7 @@ def rows(known: dict[str, Any], sizes: list[dict[str, Any]]) -> list[list[str]]:
 
 def costs(cases: list[dict[str, Any]]) -> list[Row]:
     """Compare with the figures that the paper prints."""
-    differ, printed = (sum(case[name] for case in cases) for name in ("differ", "orders"))
+    differ, printed = (sum(case[name] for case in cases) for name in ("differ", "costs"))
     worst = max(case["heuristic"] for case in cases)
     return [
         ("costs printed in golab2003, Tables 5 to 7", "to the digit", f"{printed - differ} of {printed}", not differ),

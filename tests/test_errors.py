@@ -81,6 +81,10 @@ ARGUMENTS: list[tuple[dict[str, Any], type[InputError], str, str]] = [
     ({"per_key": 0}, BudgetError, "per_key", "got 0; give at least 1"),
     ({"per_key": True}, BudgetError, "per_key", "got True"),
     ({"combine": "most"}, InputError, "combine", "got 'most'; give one of 'min', 'sum'"),
+    ({"seed": "x"}, InputError, "seed", "got 'x'; give a whole number"),
+    ({"seed": None}, InputError, "seed", "got None; give a whole number"),
+    ({"seed": 1.5}, InputError, "seed", "got 1.5; give a whole number"),
+    ({"seed": True}, InputError, "seed", "got True; give a whole number"),
     ({"how": "left"}, InputError, "how", "got 'left'; only inner joins: after shedding, a null row could be false"),
     ({"cpu": 3}, InputError, "cpu", "got 3; .*pen.cpu"),
     ({"shards": 3}, InputError, "shards", "got 3; .*leave it None"),
@@ -115,6 +119,12 @@ def test_a_bad_argument(
     assert type(caught.value) is kind
     assert argument == caught.value.argument
     assert str(caught.value) == f"{argument}: got {caught.value.got}; {caught.value.want}"
+
+
+@pytest.mark.parametrize("seed", ["x", None, 1.5])
+def test_a_bad_seed_for_several_streams(seed: object) -> None:
+    with pytest.raises(InputError, match=f"seed: got {seed!r}; give a whole number"):
+        pen.multijoin({"a": LEFT, "b": LEFT, "c": LEFT}, on="key", time="ts", windows=10, seed=seed)  # type: ignore[arg-type]
 
 
 def test_an_argument_is_checked_before_rows_are() -> None:
@@ -437,6 +447,30 @@ def test_a_refused_change_of_size_changes_nothing() -> None:
     want = pairs()
     for resize in ({"memory": 0}, {"memory": "1MB"}, {"memory": 100, "window": 0}, {"window": pen.rows(3)}):
         assert want == pairs(**resize)
+
+
+def test_a_join_without_a_budget_gets_one_by_another_way() -> None:
+    op = pen.Join(**GIVEN)
+    op.push(left=LEFT, right=RIGHT)
+    says = r"memory: got 5; this join was made without a budget: go on with join.changed\(memory=5\)"
+    with pytest.raises(BudgetError, match=says):
+        op.resize(memory=5)
+    held = op.report().memory_rows
+    bounded = op.changed(memory=5)
+    bounded.advance(7)
+    assert (7, 5) == (held, bounded.report().memory_rows)
+    exact = bounded.changed(memory=None)
+    exact.push(left=with_column(LEFT, "ts", [7, 8, 9, 10]))
+    assert exact.report().memory_rows == 5 + 4
+
+
+def test_a_budget_that_is_not_named_stays() -> None:
+    streams = workloads.zipf(300, keys=5, seed=1)
+    op = pen.Join(**GIVEN, memory=10, policy="oldest")
+    op.push(left=streams.left, right=streams.right)
+    op.resize(memory=None, window=20)
+    op.finish()
+    assert op.report().memory_rows <= 10
 
 
 def test_nothing_was_pushed_yet() -> None:

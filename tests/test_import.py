@@ -13,7 +13,7 @@ import pytest
 import penstock
 
 PACKAGE = Path(penstock.__file__).parent
-HEAVY = ("numba", "llvmlite", "pyarrow", "pandas", "matplotlib", "numpy", "typer", "rich")
+HEAVY = ("numba", "llvmlite", "pyarrow", "pandas", "pyspark", "matplotlib", "numpy", "typer", "rich")
 
 # A run of one policy: its pairs, where its kernels are kept, and how many were found there or compiled.
 RUN = """
@@ -77,9 +77,9 @@ def test_help_loads_neither_arrow_nor_the_compiler(words: str) -> None:
     assert set(loaded) <= {"typer", "rich"}
 
 
-def test_the_front_door_loads_neither_pandas_nor_figures() -> None:
+def test_the_front_door_loads_neither_pandas_nor_spark_nor_figures() -> None:
     loaded = heavy_after("import penstock; penstock.join")
-    assert not {"pandas", "matplotlib", "typer", "rich"} & set(loaded)
+    assert not {"pandas", "pyspark", "matplotlib", "typer", "rich"} & set(loaded)
 
 
 def test_loading_the_front_door_compiles_nothing(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def join(  # noqa: PLR0913 - the one front door
         >>> trades = pa.table({"ts": [2, 4], "person": ["ann", "ann"], "amount": [10, 20]})
         >>> pen.join(calls, trades, on="person", time="ts", window=3).to_pylist()
         [{'person': 'ann', 'ts_left': 1, 'ts_right': 2, 'amount': 10}, \
-{'person': 'ann', 'ts_left': 3, 'ts_right': 2, 'amount': 10}, \
-{'person': 'ann', 'ts_left': 3, 'ts_right': 4, 'amount': 20}]
+{'person': 'ann', 'ts_left': 3, 'ts_right': 4, 'amount': 20}, \
+{'person': 'ann', 'ts_left': 3, 'ts_right': 2, 'amount': 10}]
 
     References: das2003.
     """
@@ -578,7 +578,8 @@ def policies() -> pa.Table:
     Examples:
         >>> import penstock as pen
         >>> pen.policies()["name"].to_pylist()
-        ['age', 'dgl', 'dimpprob', 'life', 'lru', 'oldest', 'prob', 'rand', 'replay', 'sample', 'simp', 'simpprob']
+        ['age', 'arm', 'auto', 'dgl', 'dimpprob', 'life', 'lru', 'oldest', 'prob', 'rand', 'replay', 'sample', \
+'simp', 'simpprob']
     """
     return pa.Table.from_pylist(
         [

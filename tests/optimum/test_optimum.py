@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as pen
 from oracles import Arrival, Kind, Row, best
+from penstock.engine import offline, warmup
 from penstock.errors import BudgetError, ImportanceError, InputError, OrderError
 from penstock.optimum import flow, networks, prices
 from penstock.optimum import solve as solving
@@ -144,6 +145,25 @@ def test_the_example_of_the_paper(split: str, want: int) -> None:
     left, right = (pa.table({"ts": range(5), "key": keys}) for keys in (R, S))
     got = pen.optimum(left, right, on="key", time="ts", window=3, memory=2, split=split)
     assert (want, want) == (got.value, got.bound)
+
+
+def test_what_a_comparison_times_is_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def solve(*given: Any, **how: Any) -> offline.Optimum:
+        done.append("solved")
+        return offline.optimum(*given, **how)
+
+    monkeypatch.setattr(warmup, "compiles", lambda: True)
+    monkeypatch.setattr(warmup, "touch", done.append)
+    monkeypatch.setattr("penstock.engine.compare.optimum", solve)
+    streams = zipf(20, keys=3, seed=1)
+    how: dict[str, Any] = {"on": "key", "time": "ts", "window": 5, "policies": ["optimum", "bound"]}
+    pen.compare(streams.left, streams.right, memory=[2, 3], **how)
+    assert done == ["optimum", "solved", "solved"]
+    with pytest.raises(BudgetError, match="give rows"):
+        pen.compare(streams.left, streams.right, memory=["1MB"], **how)
+    assert done == ["optimum", "solved", "solved"]
 
 
 @pytest.mark.parametrize("split", ["fixed", "shared"])

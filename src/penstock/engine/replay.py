@@ -14,9 +14,10 @@ from penstock.core.windows import Ints
 from penstock.engine.pump import cuts, in_order
 from penstock.errors import InputError
 from penstock.operator.join import Join
-from penstock.operator.settings import Bound, Settings
+from penstock.operator.settings import SIDES, Bound, Settings
 from penstock.quality.books import Report
 from penstock.streams import files
+from penstock.streams.encodings import decoded
 from penstock.streams.intake import NO_INTS, reached
 
 BATCH = 1 << 16  # rows read at a time
@@ -148,7 +149,7 @@ class Lane:
             self.ended = True
             return
         bound, side = self._bound, self._side
-        table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+        table = decoded(pa.Table.from_batches([batch]), SIDES[side]).replace_schema_metadata(None)
         name = bound.time[side]
         ts = bound.clock.values(table[name], f"time={name!r} in {self._path}", self.read_rows)
         if self.newest is None:

@@ -22,7 +22,8 @@ def truncate(relations: tuple[Any, ...], *, on: object, keep: object, drop: obje
     keep = wanted([table.num_rows for table in tables], keep, drop)
     columns = [[table[name] for name in mine] for table, mine in zip(tables, names, strict=True)]
     kept, pairs, bound = _kept(numbered(columns, types), keep)
-    return Truncated(tuple(_chosen(rows, mask) for rows, mask in zip(relations, kept, strict=True)), pairs, bound)
+    given = [table if isinstance(rows, pa.Table) else rows for table, rows in zip(tables, relations, strict=True)]
+    return Truncated(tuple(_chosen(rows, mask) for rows, mask in zip(given, kept, strict=True)), pairs, bound)
 
 
 def _table(rows: Any, number: int) -> pa.Table:

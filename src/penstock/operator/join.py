@@ -31,6 +31,7 @@ from penstock.operator.windows import Budgeted, Core, pace_of, windows
 from penstock.policies.cpu.pacing import Pace, Portion
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
+from penstock.streams.encodings import decoded, decoded_schema
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
@@ -88,7 +89,7 @@ class Join:
         self._held: list[list[pa.Table]] = [[], []]
         self._bound: Bound | None = None
         if schemas is not None:
-            self._known = list(schemas)
+            self._known = [decoded_schema(schema) for schema in schemas]
             self._bind()
 
     @property
@@ -473,7 +474,11 @@ class Join:
     def resize(self, *, memory: Any = None, split: Any = None, window: Any = None) -> None:
         """Change the budget or the window in mid-stream; holds from the end of the open tick.
 
-        `split` goes with `memory`; None: one pool stays one, and two get half each.
+        Parameters:
+            memory: the new budget, in the unit of the old one; None: it stays as it is. To give a budget to a join
+                that has none, or to take it away, use ``changed``.
+            split: goes with `memory`; None: one pool stays one, and two get half each.
+            window: the new window; None: it stays as it is.
 
         What has expired or was shed does not come back when they grow.
         """
@@ -500,6 +505,9 @@ class Join:
         """Return the limits of another budget, and raise if it is of another kind."""
         bound = self.bound
         unit, limit, shared = budget(memory, split or ("shared" if bound.shared else "fixed"))
+        if bound.unit == "none":
+            want = f"this join was made without a budget: go on with join.changed(memory={memory!r})"
+            raise BudgetError("memory", repr(memory), want)
         if unit != bound.unit:
             raise BudgetError("memory", repr(memory), f"this join was made with memory in {bound.unit}")
         if shared != bound.shared:
@@ -893,13 +901,15 @@ def check_ledger(ledger: str) -> str:
 
 
 def as_table(rows: Any, name: str) -> pa.Table | None:
-    """Return rows as an Arrow table, whatever they came as."""
-    if rows is None or isinstance(rows, pa.Table):
-        return rows
+    """Return rows as an Arrow table, whatever they came as; views and runs are decoded."""
+    if rows is None:
+        return None
+    if isinstance(rows, pa.Table):
+        return decoded(rows, name)
     if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
+        return decoded(pa.Table.from_batches([rows]), name)
     if type(rows).__module__.startswith("pandas."):
-        return pa.Table.from_pandas(rows, preserve_index=False)
+        return decoded(pa.Table.from_pandas(rows, preserve_index=False), name)
     raise InputError(name, type(rows).__name__, "give an Arrow table, a record batch or a pandas DataFrame")
 
 

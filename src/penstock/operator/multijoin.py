@@ -17,6 +17,7 @@ from penstock.operator.settings import ROW_BYTES, amount, importance_of
 from penstock.operator.several import Bound, settings_of
 from penstock.quality.books import Guess
 from penstock.quality.flows import REASONS, Flows
+from penstock.streams.encodings import decoded_schema
 from penstock.streams.intake import NO_LATE, Ready
 from penstock.streams.payload import Payload
 
@@ -373,7 +374,7 @@ class MultiJoin:
             raise StateError(other[0], repr(arguments[other[0]]), want)
         if schemas is not None:
             for name, known, given in zip(self._known, self._known.values(), schemas, strict=True):
-                check_schema(name, known, given)
+                check_schema(name, known, decoded_schema(given))
         memory = arguments.get("memory", before["memory"])
         if memory != before["memory"]:
             self.resize(memory=memory)
@@ -429,7 +430,9 @@ def _known(streams: Any) -> dict[str, pa.Schema | None]:
     if len(set(streams)) < len(streams):
         raise InputError("streams", repr(list(streams)), "give each stream a name of its own")
     known = dict(streams) if isinstance(streams, Mapping) else dict.fromkeys(streams)
-    return {name: None if schema is None else schema.remove_metadata() for name, schema in known.items()}
+    return {
+        name: None if schema is None else decoded_schema(schema.remove_metadata()) for name, schema in known.items()
+    }
 
 
 def ledger_schema(bound: Bound) -> pa.Schema:

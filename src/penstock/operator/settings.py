@@ -86,6 +86,7 @@ class Settings:
         if not (self.event_time is None or (isinstance(self.event_time, str) and self.event_time)):
             raise ColumnError("event_time", repr(self.event_time), "give the name of a column to be added, or None")
         check_combine(self.combine)
+        check_seed(self.seed)
         object.__setattr__(self, "chosen", resolve(self.policy))
         lookup(self.chosen.name)
         self._check_both()
@@ -179,6 +180,12 @@ def check_combine(combine: object) -> None:
     """Raise unless this is a way to make one importance of several."""
     if combine not in COMBINE:
         raise InputError("combine", repr(combine), f"give one of {', '.join(map(repr, COMBINE))}")
+
+
+def check_seed(seed: object) -> None:
+    """Raise unless this is a whole number."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise InputError("seed", repr(seed), "give a whole number")
 
 
 def pair(argument: str, value: object) -> tuple[str, str]:

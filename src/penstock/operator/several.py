@@ -16,7 +16,7 @@ from penstock.core.worth import Budget
 from penstock.errors import ColumnError, InputError, WindowError
 from penstock.operator.budget import budget_of, policy_of
 from penstock.operator.results import COMBINED
-from penstock.operator.settings import ROW_BYTES, amount, check_combine, importance_of, patience, weighs
+from penstock.operator.settings import ROW_BYTES, amount, check_combine, check_seed, importance_of, patience, weighs
 from penstock.planner import plan as planning
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import (
@@ -63,6 +63,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Check what can be checked without columns."""
         check_combine(self.combine)
+        check_seed(self.seed)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by name, as given."""

@@ -73,16 +73,11 @@ def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:  # noq
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _is_small_int(kind: pa.DataType) -> bool:

@@ -280,7 +280,7 @@ def _value_bytes(array: pa.Array) -> Ints | int:
         return sum((_value_bytes(field) for field in array.flatten()), start=0)
     try:
         return (kind.bit_width + 7) // 8
-    except ValueError:  # lists, maps, views: share the bytes out evenly
+    except ValueError:  # lists, maps: share the bytes out evenly
         return -(-array.nbytes // max(len(array), 1))
 
 
