@@ -52,6 +52,7 @@ NEVER = -(1 << 61)  # before any time, and far enough from the end of the number
 SIZES = 31
 AHEAD = 12  # rows between asking for memory and using it
 FIRST_POOL = 1 << 14
+ROOMY = 8  # how many times as much room is made as is needed, if a budget may ask for it
 SMALL = 1  # the first block of a run has room for 2**SMALL tuples
 
 
@@ -173,7 +174,6 @@ def home(table: Words, code: int) -> int:
 
 
 @part
-@part
 def mark_of(table: Words, code: int) -> int:
     """Return the bits of a code that stand beside its id in the table: all that ids leave free.
 
@@ -194,6 +194,7 @@ def id_at(table: Words, at: int) -> int:
     return wide(table[at]) & (table.size - 1)
 
 
+@part
 def known_key(windows: Windows, code: int) -> int:
     """Return the id of a key by its code, or -1."""
     table = windows.table
@@ -609,22 +610,33 @@ def grown(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
     return longer
 
 
-def roomier_pool(windows: Windows) -> Windows:
-    """Return windows whose pool has more room than the runs need now, which is less than two entries a tuple."""
-    size = max(FIRST_POOL, 3 * live(windows))
+def roomier_pool(windows: Windows, most: int) -> Windows:
+    """Return windows whose pool has more room than the runs need now, which is less than two entries a tuple.
+
+    `most` is how many tuples a budget lets in, as for ``roomier_slots``.
+    """
+    size = max(FIRST_POOL, 3 * roomy(live(windows), most))
     roomier = windows._replace(pool=np.empty(size, np.int32), rows=np.empty(size, np.int64))
     copy_runs(roomier, windows.pool)
     return roomier
 
 
-def roomier_slots(windows: Windows, rows: int) -> Windows:
-    """Return windows that can take so many more tuples."""
+def roomy(used: int, most: int) -> int:
+    """Return for how many to make room where so many are used: far more, but no more than there will be.
+
+    What is not used takes no memory, and to move what is there takes time.
+    """
+    return max(used, min(ROOMY * used, most))
+
+
+def roomier_slots(windows: Windows, rows: int, most: int) -> Windows:
+    """Return windows that can take so many more tuples, where a budget lets in no more than `most` beside them."""
     need = live(windows) + rows
     size = windows.link.shape[0]
     if need <= size:
         return windows
     used = int(windows.marks[SLOTS])
-    size = max(need, size + size // 4)
+    size = max(size + size // 4, roomy(need, most + rows))
     stamp = lines(size, 4)
     stamp[:used] = windows.stamp[:used]
     weighted, important = windows.weight.size > 1, windows.importance.size > 0
