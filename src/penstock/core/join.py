@@ -34,6 +34,7 @@ DEAF = Unlimited(0)  # for kernels that need not be compiled for each policy
 FIRST_KEYS = 1024
 FIRST_SLOTS = 1024
 FEW_KEYS = 1 << 17  # up to so many, ids are cheaper than looking for those no longer needed
+MOST = 1 << 26  # for a budget of more tuples than these, room is made as they come
 FIRST_PAIRS = 1 << 16
 FIRST_LEDGER = 1 << 12
 NO_LEAVES = np.empty((2, 0), np.int8)
@@ -126,9 +127,10 @@ class WindowJoin:
             elif why == LEDGER_FULL:
                 self._ledger = np.empty((2 * self._ledger.shape[0], 5), np.int64)
             elif why == POOL_FULL:
-                self.windows = store.roomier_pool(self.windows)
+                self.windows = store.roomier_pool(self.windows, self._most())
             elif why == SPARSE:
-                self.windows = store.roomier_slots(store.packed(self.windows), batch.key.size - int(done[0]))
+                rows = batch.key.size - int(done[0])
+                self.windows = store.roomier_slots(store.packed(self.windows), rows, 0)
                 self.respan()
             else:
                 break
@@ -142,7 +144,7 @@ class WindowJoin:
 
     def _reserve(self, rows: int) -> None:
         """Make room for so many new keys and tuples."""
-        windows = store.roomier_slots(self.windows, rows)
+        windows = store.roomier_slots(self.windows, rows, self._most())
         grew = windows.link.shape[0] > self.windows.link.shape[0]
         if windows.marks[OVERFULL] + rows > windows.overfull.size and self.plan.per_key < np.iinfo(np.int64).max:
             size = 2 * (int(windows.marks[OVERFULL]) + rows)
@@ -152,6 +154,12 @@ class WindowJoin:
             self._find_ids(rows)
         if grew:
             self.rebuild_heap()
+
+    def _most(self) -> int:
+        """Return how many tuples the budget lets in; 0 if nobody can say, or if they are too many to count on."""
+        limit = self.plan.limit
+        most = int(limit[0]) if self.plan.shared else int(limit[0]) + int(limit[1])
+        return most if most <= MOST and self.windows.weight.size == 1 else 0
 
     def _find_ids(self, rows: int) -> None:
         """See to it that so many new keys get ids: spare ones, or new ones if the last round found few."""
@@ -163,7 +171,7 @@ class WindowJoin:
             store.gather_ids(self.windows, known, spare, rows)
             if spare[store.SPARE] >= rows:
                 return
-            most = most_keys(int(spare[store.HELD]), rows)
+            most = most_keys(int(spare[store.HELD]), rows, self._most())
             spare[store.HAND] = spare[store.HELD] = 0
             # places that keys left are searched past: without this, a table would sooner or later have no others
             store.enter_codes(self.windows.table, self.windows.code[: int(marks[KEYS])])
@@ -182,7 +190,7 @@ class WindowJoin:
         """Renumber the keys that hold a tuple."""
         moved = store.drop_keys(self.windows)
         self._spare[: store.IDS] = 0
-        self._most_keys = most_keys(int(self.windows.marks[KEYS]), 0)
+        self._most_keys = most_keys(int(self.windows.marks[KEYS]), 0, 0)
         self.windows = store.roomier_keys(self.windows, self._most_keys, anew=True)
         return moved
 
@@ -286,9 +294,12 @@ class WindowJoin:
             assert came == left, f"books do not balance: {came} came, {left} accounted for"
 
 
-def most_keys(held: int, rows: int) -> int:
-    """Return how many ids there may be for so many keys with tuples before ids that nobody needs are looked for."""
-    return held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS))
+def most_keys(held: int, rows: int, most: int) -> int:
+    """Return how many ids there may be for so many keys with tuples before ids that nobody needs are looked for.
+
+    `most` is how many tuples a budget lets in.
+    """
+    return max(held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS)), store.roomy(held, most))
 
 
 def flatten(name: str, value: Any) -> dict[str, npt.NDArray[Any]]:

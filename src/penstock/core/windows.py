@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
-from penstock.core.rng import mixed
+from penstock.core.rng import S33, mixed
 
 # Elements of arrays are used as plain numbers, which NumPy's own types do not allow: the names say what is meant.
 Ints = npt.NDArray[Any]  # 64-bit integers
@@ -52,6 +52,7 @@ NEVER = -(1 << 61)  # before any time, and far enough from the end of the number
 SIZES = 31
 AHEAD = 12  # rows between asking for memory and using it
 FIRST_POOL = 1 << 14
+ROOMY = 8  # how many times as much room is made as is needed, if a budget may ask for it
 SMALL = 1  # the first block of a run has room for 2**SMALL tuples
 
 
@@ -59,7 +60,7 @@ SMALL = 1  # the first block of a run has room for 2**SMALL tuples
 class Windows(NamedTuple):
     """The live tuples of both sides."""
 
-    table: Words  # hash slot -> key id, or -1, or -2: one left
+    table: Words  # hash slot -> key id with the mark of its code, or -1, or -2: one left
     code: Ints  # (key id, CODE..SEAT)
     worth: Floats  # the same memory: (key id, WORTH + side), good while that side has tuples of the key
     runs: Words  # the same memory: (bunch, START..ALIVE)
@@ -173,13 +174,47 @@ def home(table: Words, code: int) -> int:
 
 
 @part
+def mark_of(table: Words, code: int) -> int:
+    """Return the bits of a code that stand beside its id in the table: all that ids leave free.
+
+    Where they differ, the line of the key need not be looked at.
+    """
+    return wide((mixed(np.uint64(code)) >> S33) & ~np.uint64(table.size - 1))
+
+
+@part
+def marked(table: Words, at: int) -> int:
+    """Return the mark at a place of the table; less than 0: no key is there."""
+    return wide(table[at]) & ~(table.size - 1)
+
+
+@part
+def id_at(table: Words, at: int) -> int:
+    """Return the id of the key at a place of the table."""
+    return wide(table[at]) & (table.size - 1)
+
+
+@part
 def known_key(windows: Windows, code: int) -> int:
     """Return the id of a key by its code, or -1."""
     table = windows.table
-    at = home(table, code)
-    while table[at] != NONE and (table[at] == VACATED or windows.code[table[at], CODE] != code):
+    at, mark = home(table, code), mark_of(table, code)
+    while table[at] != NONE:
+        if marked(table, at) == mark and windows.code[id_at(table, at), CODE] == code:
+            return id_at(table, at)
         at = (at + 1) & (table.size - 1)
-    return wide(table[at])
+    return wide(NONE)
+
+
+@part
+def ask_for_key(windows: Windows, code: int, at: int) -> None:
+    """Ask for the line of a key, whose search starts at this place of the table."""
+    table = windows.table
+    mark = mark_of(table, code)
+    while table[at] != NONE and marked(table, at) != mark:
+        at = (at + 1) & (table.size - 1)
+    if table[at] >= 0:
+        prefetch(windows.code, id_at(table, at))
 
 
 @part
@@ -206,20 +241,20 @@ def find_keys(windows: Windows, codes: Ints, keys: Words, spare: Words) -> None:
         if far < codes.size:
             keys[far] = home(table, codes[far])  # until its turn comes, a row's key is where the search starts
             prefetch(table, wide(keys[far]))
-        if 0 <= near < codes.size and table[keys[near]] >= 0:
-            prefetch(code, wide(table[keys[near]]))
+        if 0 <= near < codes.size:
+            ask_for_key(windows, codes[near], wide(keys[near]))
         if i < 0:
             continue
-        at = wide(keys[i])
+        at, mark = wide(keys[i]), mark_of(table, codes[i])
         vacant = wide(NONE)
-        while table[at] != NONE and (table[at] == VACATED or code[table[at], CODE] != codes[i]):
+        while table[at] != NONE and (marked(table, at) != mark or code[id_at(table, at), CODE] != codes[i]):
             if table[at] == VACATED and vacant < 0:
                 vacant = at
             at = (at + 1) & (table.size - 1)
         if table[at] == NONE:
             at = vacant if vacant >= 0 else at
             new = take_id(windows, spare)
-            table[at] = new
+            table[at] = mark | new
             code[new, CODE] = codes[i]
             code[new, SEAT] = at
             for side in range(2):
@@ -227,7 +262,7 @@ def find_keys(windows: Windows, codes: Ints, keys: Words, spare: Words) -> None:
                 runs[bunch, HEAD] = NONE
                 runs[bunch, COUNT] = 0
                 runs[bunch, ALIVE] = 0
-        keys[i] = table[at]
+        keys[i] = id_at(table, at)
 
 
 @part
@@ -575,22 +610,33 @@ def grown(array: npt.NDArray[Any], size: int, used: int) -> npt.NDArray[Any]:
     return longer
 
 
-def roomier_pool(windows: Windows) -> Windows:
-    """Return windows whose pool has more room than the runs need now, which is less than two entries a tuple."""
-    size = max(FIRST_POOL, 3 * live(windows))
+def roomier_pool(windows: Windows, most: int) -> Windows:
+    """Return windows whose pool has more room than the runs need now, which is less than two entries a tuple.
+
+    `most` is how many tuples a budget lets in, as for ``roomier_slots``.
+    """
+    size = max(FIRST_POOL, 3 * roomy(live(windows), most))
     roomier = windows._replace(pool=np.empty(size, np.int32), rows=np.empty(size, np.int64))
     copy_runs(roomier, windows.pool)
     return roomier
 
 
-def roomier_slots(windows: Windows, rows: int) -> Windows:
-    """Return windows that can take so many more tuples."""
+def roomy(used: int, most: int) -> int:
+    """Return for how many to make room where so many are used: far more, but no more than there will be.
+
+    What is not used takes no memory, and to move what is there takes time.
+    """
+    return max(used, min(ROOMY * used, most))
+
+
+def roomier_slots(windows: Windows, rows: int, most: int) -> Windows:
+    """Return windows that can take so many more tuples, where a budget lets in no more than `most` beside them."""
     need = live(windows) + rows
     size = windows.link.shape[0]
     if need <= size:
         return windows
     used = int(windows.marks[SLOTS])
-    size = max(need, size + size // 4)
+    size = max(size + size // 4, roomy(need, most + rows))
     stamp = lines(size, 4)
     stamp[:used] = windows.stamp[:used]
     weighted, important = windows.weight.size > 1, windows.importance.size > 0
@@ -639,7 +685,7 @@ def enter_codes(table: Words, code: Ints) -> None:
         at = home(table, code[key, CODE])
         while table[at] >= 0:
             at = (at + 1) & (table.size - 1)
-        table[at] = key
+        table[at] = mark_of(table, code[key, CODE]) | key
         code[key, SEAT] = at
 
 
