@@ -7,5 +7,5 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
-# The Sparks of tests, also those in processes of their own, live for seconds: code that is compiled quickly is enough.
+# The Sparks of tests live for seconds, also in processes of their own: code that is compiled quickly is enough.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
