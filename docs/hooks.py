@@ -24,6 +24,7 @@ left, right, *_ = zipf(1_000, keys=50, seed=7)
 JOIN = """joined = pen.join(left, right, on="key", time="ts", window=400, memory=100, policy={policy})
 """
 OPTIMUM = """best = pen.optimum(left, right, on="key", time="ts", window=400, memory=100)
+policy = pen.policy("{name}", schedule=best.schedule.to_pydict())
 """
 
 
@@ -60,5 +61,5 @@ def page_of(entry: Entry) -> str:
 def example_of(entry: Entry) -> str:
     """Return a join with a policy, ready to run; a policy that follows a schedule gets the best one."""
     if "schedule" in entry.options:
-        return STREAMS + OPTIMUM + JOIN.format(policy=f'pen.policy("{entry.name}", schedule=best.schedule)')
+        return STREAMS + OPTIMUM.format(name=entry.name) + JOIN.format(policy="policy")
     return STREAMS + JOIN.format(policy=f'"{entry.name}"')
