@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,11 @@ from penstock.engine import warmup as warming
 from penstock.engine.pump import run
 from penstock.engine.replay import Lane, pushed, replay
 from penstock.errors import ColumnError, OrderError, PenstockError, PolicyError, TimeError
+from penstock.jobs import running
 from penstock.operator.join import settings_of
 from penstock.report import demo as showing
+from penstock.spark import live
+from penstock.spark.folders import Refined
 from penstock.streams import files
 from penstock.streams.workloads import surge, zipf
 
@@ -504,6 +508,70 @@ def test_a_job_that_is_wrong_starts_nothing(penstock: Penstock, tmp_path: Path) 
         assert "did you mean 'parquet'" in ran.document["error"]["want"]
     assert "the job file says it" in penstock("refine", file, "--on", "key").err
     assert "give --window" in penstock("refine", tmp_path, "--ledger", file, "--on", "k", "--time", "ts").err
+
+
+JOB = """
+checkpoint = "cp"
+[sources.a]
+format = "zipf"
+rows = 10
+watermark = "1 second"
+[join]
+on = "key"
+time = "ts"
+window = "5 seconds"
+[sink]
+format = "parquet"
+path = "found"
+[ledger]
+path = "shed"
+[archive]
+path = "rows"
+[refine]
+into = "rest"
+keep = "1 day"
+[spark]
+memory = "2g"
+packages = "a.b:c:1"
+"""
+
+
+def test_refine_of_a_job_takes_its_spark_and_what_is_given(
+    penstock: Penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file says the rest; nothing that is given is passed over."""
+    job = tmp_path / "job.toml"
+    job.write_text(JOB, encoding="utf-8")
+    started: list[Any] = []
+    repairs: list[Any] = []
+
+    @contextmanager
+    def spark(memory: str, more: dict[str, str]) -> Iterator[None]:
+        started.append((memory, more))
+        yield
+
+    def refine(job: Any, *_: object) -> Refined:
+        repairs.append(job.refine)
+        return Refined([], [], None)
+
+    monkeypatch.setattr(live, "local_spark", spark)
+    monkeypatch.setattr(running, "refine", refine)
+    assert penstock("refine", job).code == 0
+    assert penstock("refine", job, "--keep", "2 days", "--batches", 7).code == 0
+    assert [(repair.keep, repair.batches) for repair in repairs] == [("1 day", 100), ("2 days", 7)]
+    assert repairs[0].into == str(tmp_path / "rest")
+    assert started == [("2g", {"spark.jars.packages": "a.b:c:1"})] * 2
+    wrong = {"keep": "a while", "batches": "0"}
+    twice = {"lateness": "0", "importance": "w", "combine": "min", "on": "key", "time": "ts", "window": "5"}
+    for option, word in {**wrong, **twice, "ledger": "shed", "into": "rest"}.items():
+        error = penstock("refine", job, f"--{option}", word, "--json").document["error"]
+        assert (error["argument"], len(repairs)) == (option, 2)
+
+
+@pytest.mark.parametrize("option", ["keep", "batches"])
+def test_refine_of_files_has_no_parts(penstock: Penstock, pair: list[str], option: str) -> None:
+    ran = penstock("refine", *pair, "--ledger", "shed.parquet", *JOIN, f"--{option}", 7, "--json")
+    assert ran.document["error"]["argument"] == option
 
 
 def test_join_can_only_observe(penstock: Penstock, pair: list[str]) -> None:

@@ -1,12 +1,18 @@
 """Run the examples in README.md and docs/, and follow their links."""
 
 import doctest
+import importlib.util
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from documents import ROOT, blocks, examples
+from documents import ROOT, blocks, blocks_of, commands, examples
+from penstock import cli
+from penstock.policies.registry import Entry, entries
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 ELSEWHERE = {"add_a_policy.md"}  # its examples need the plug-in that test_add_a_policy.py installs
@@ -19,6 +25,7 @@ RUN = {  # pages whose blocks of Python are run, and where
     "docs/spark.md": "spark/test_documents.py",
     "docs/tutorial.md": "walking.py",
 }
+COMMAND = re.compile(r"`(penstock [a-z]+[^`]*)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -43,6 +50,51 @@ def test_every_block_of_python_is_run_by_a_test() -> None:
     assert set(RUN) == {name(path) for path in DOCUMENTS if blocks(path, "python")}
     for page, test in RUN.items():
         assert Path(page).name in (ROOT / "tests" / test).read_text(encoding="utf-8")
+
+
+def hooks() -> Any:
+    """Return the module that makes the site."""
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("entry", [each for each in entries() if each.own], ids=lambda entry: str(entry.name))
+def test_the_page_of_a_policy_runs(entry: Entry) -> None:
+    page = hooks().page_of(entry)
+    [block] = blocks_of(page, "python")
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102 - the page's own words
+    assert page.startswith(f"# {entry.name}\n")
+    assert names["joined"].num_rows > 0
+
+
+def parser(words: list[str]) -> Any:
+    """Return what reads the arguments of a command of the command line."""
+    root: Any = typer.main.get_command(cli.app)
+    assert words[1] in root.commands, words
+    return root.commands[words[1]]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_commands_are_what_the_command_line_takes(path: Path) -> None:
+    """Every argument and option is there; nothing is run."""
+    for line in commands(path):
+        words = shlex.split(line)
+        parser(words).make_context(words[1], words[2:])
+    for line in COMMAND.findall(path.read_text(encoding="utf-8")):  # in a sentence: perhaps in part
+        words = line.split()
+        known = {option for parameter in parser(words).params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known | {"--help"}, line
+
+
+def test_there_are_commands_to_try() -> None:
+    assert {"join", "run", "dashboard", "advise", "refine", "demo"} <= {
+        line.split()[1] for line in commands(ROOT / "README.md")
+    }
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)

@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 from urllib.request import urlopen
 
-from documents import ROOT, blocks
+from documents import ROOT, blocks, commands_of
 
-PAGE = ROOT / "docs" / "tutorial.md"
+PAGE, README = ROOT / "docs" / "tutorial.md", ROOT / "README.md"
 SECONDS = 900  # the first use of a policy compiles it
 MORE = {  # what is added to a command, to read it or to be done sooner
     "penstock compare": ["--json"],
@@ -21,7 +21,10 @@ MORE = {  # what is added to a command, to read it or to be done sooner
 
 
 def walked(folder: Path, tools: Path, **environment: str) -> None:
-    """Do every step of the tutorial in an empty folder, with the commands in another one, and see that it adds up."""
+    """Do every step of the tutorial in an empty folder, with the commands in another one, and see that it adds up.
+
+    The steps that the README names are among them, or are done after them.
+    """
     draw, count = blocks(PAGE, "python")
     (job,) = blocks(PAGE, "toml")
     (folder / "draw.py").write_text(draw, encoding="utf-8")
@@ -35,10 +38,13 @@ def walked(folder: Path, tools: Path, **environment: str) -> None:
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
-    commands = [line for block in blocks(PAGE, "") for line in block.splitlines()]
-    assert commands.pop(0).startswith("pip install")
+    steps = [line for block in blocks(PAGE, "") for line in block.splitlines()]
+    assert steps.pop(0).startswith("pip install")
+    named = [shlex.split(line) for block in blocks(README, "")[:2] for line in commands_of(block)]
+    known = [shlex.split(step) for step in steps]
+    steps += [shlex.join(words) for words in named if words not in known]
     said: dict[str, str] = {}
-    for command in commands:
+    for command in steps:
         if command.startswith("penstock dashboard"):
             look(command, folder, env)
         else:
@@ -48,6 +54,7 @@ def walked(folder: Path, tools: Path, **environment: str) -> None:
     exact = {row["pairs"] for row in compared["scores"] if row["policy"] == "exact"}
     found = json.loads(done("penstock run job.toml", "--json"))  # there is nothing left to do
     assert found["batches"] == 0
+    assert (folder / "found.parquet").exists()
     assert exact == {int(done(f"python -c {shlex.quote(count)}"))}
     assert re.search(r"recall +\S*\d", said["penstock run job.toml"])
 

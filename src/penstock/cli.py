@@ -71,9 +71,11 @@ WINDOW = typer.Option(help='400 (ticks), "10 minutes", "400 rows", or one for ea
 On = Annotated[str, ON]
 Time = Annotated[str, TIME]
 Window = Annotated[str, WINDOW]
-Lateness = Annotated[str, typer.Option(help="How late a row may be and still join.", metavar="SPAN")]
+LATENESS = typer.Option(help="How late a row may be and still join.", metavar="SPAN")
+COMBINE = typer.Option(help="How two importances become one: min, sum, product, max, mean.")
+Lateness = Annotated[str, LATENESS]
 Importance = Annotated[str | None, typer.Option(help="Column of importances: w, or left=right.", metavar="COLUMN")]
-Combine = Annotated[str, typer.Option(help="How two importances become one: min, sum, product, max, mean.")]
+Combine = Annotated[str, COMBINE]
 PerKey = Annotated[int | None, typer.Option(help="Keep at most so many rows of one key and side.", metavar="ROWS")]
 Seed = Annotated[int, typer.Option(help="For policies that draw lots.")]
 Port = Annotated[
@@ -398,35 +400,42 @@ def refine(  # noqa: PLR0913 - one parameter an option
             help="Where missing rows go: a folder, to which what is new is added, or a file.", metavar="PATH"
         ),
     ] = None,
-    lateness: Lateness = "0",
+    lateness: Annotated[str | None, LATENESS] = None,
     importance: Importance = None,
-    combine: Combine = "min",
-    batches: Annotated[int, typer.Option(help="Of folders: how many micro-batches make a part.")] = 100,
+    combine: Annotated[str | None, COMBINE] = None,
+    batches: Annotated[
+        int | None,
+        typer.Option(help="Of folders and jobs: how many micro-batches make a part; default 100, or the job's."),
+    ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(help="Of folders: remove archived rows that only rows later than this need.", metavar="SPAN"),
+        typer.Option(
+            help="Of folders and jobs: remove archived rows that only rows later than this need.", metavar="SPAN"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find exactly the rows that a bounded join missed, from its inputs and its ledger; a job file says which."""
     if len(archive) == 1 and archive[0].suffix == ".toml":
-        words = {"ledger": ledger, "on": on, "time": time, "window": window, "into": into, "keep": keep}
+        words = {"ledger": ledger, "on": on, "time": time, "window": window, "into": into}
+        words |= {"lateness": lateness, "importance": importance, "combine": combine}
         for name, word in words.items():
             if word is not None:
                 raise InputError(name, str(word), "the job file says it: leave it out")
-        _refine_job(archive[0], as_json=as_json)
+        _refine_job(archive[0], batches=batches, keep=keep, as_json=as_json)
         return
     shed = _needed("ledger", ledger)
     keys, clock, span = _needed("on", on), _needed("time", time), _needed("window", window)
-    given = {**_common(keys, clock, span, lateness, importance), "combine": combine}
+    given = {**_common(keys, clock, span, lateness or "0", importance), "combine": combine or "min"}
     if len(archive) == 1:
-        _refine_folder(archive[0], shed, into, given, batches=batches, keep=keep, as_json=as_json)
+        _refine_folder(archive[0], shed, into, given, batches=batches or 100, keep=keep, as_json=as_json)
         return
     from penstock import api
     from penstock.streams import files
 
-    if keep is not None:
-        raise InputError("keep", repr(keep), "it is for the folder that pen.write wrote")
+    for name, option in (("keep", keep), ("batches", batches)):
+        if option is not None:
+            raise InputError(name, repr(option), "it is for jobs, and for the folder that pen.write wrote")
     with _progress("refining"):
         rest = api.refine(archive=tuple(archive), ledger=shed, **given)
         if into is not None:
@@ -478,16 +487,19 @@ def _refine_folder(
     _show_refined(done, {"archive": archive, "ledger": ledger, "into": into}, as_json=as_json)
 
 
-def _refine_job(file: Path, *, as_json: bool) -> None:
-    """Refine what a job wrote, on a Spark of this machine."""
+def _refine_job(file: Path, *, batches: int | None, keep: str | None, as_json: bool) -> None:
+    """Refine what a job wrote, on a Spark of this machine; what is given goes before what the file says."""
     from penstock.jobs import parsing
 
-    job = parsing.load(file)
+    job = parsing.repaired(parsing.load(file), batches=batches, keep=keep)
     _spark_there("job", file)
     from penstock.jobs import running
     from penstock.spark import live
 
-    with _progress("refining", "micro-batches") as progress, live.local_spark(job.spark.memory) as spark:
+    with (
+        _progress("refining", "micro-batches") as progress,
+        live.local_spark(job.spark.memory, running.options(job)) as spark,
+    ):
         done = running.refine(job, spark, progress)
     paths = {"archive": job.archive, "ledger": job.ledger, "into": job.refine and job.refine.into}
     _show_refined(done, paths, as_json=as_json)

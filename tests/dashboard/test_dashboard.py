@@ -349,7 +349,11 @@ def test_grafana_asks_for_metrics_that_there_are() -> None:
     board = json.loads((ROOT / "docs" / "grafana.json").read_text())
     asked = set(re.findall(r"penstock_\w+", json.dumps([panel["targets"] for panel in board["panels"]])))
     assert asked <= set(KINDS)
-    assert {"penstock_rows_total", "penstock_pairs_total", "penstock_recall_low", "penstock_shed_total"} <= asked
+    shown = {"penstock_rows_total", "penstock_pairs_total", "penstock_recall_low", "penstock_shed_total"}
+    assert shown | {"penstock_unprobed_total"} <= asked
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]}
+    assert len(places) == len(board["panels"])
 
 
 @pytest.mark.parametrize("target", ["/", "/page.js", "/page.css", "/data.json", "/metrics", "/nowhere"])

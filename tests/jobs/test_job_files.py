@@ -1,5 +1,6 @@
 """A job file is checked whole before anything starts: errors are typed, and name the key."""
 
+import json
 import random
 from pathlib import Path
 
@@ -165,6 +166,31 @@ def test_absolute_paths_stay_as_they_are(path: str) -> None:
         "id in (select id from csv.`/etc/passwd`)",
         "exists(from csv.`/etc/passwd`)",
         "(map id using 'sh' as x from t)",
+        "key in (values 1 union table csv.`/etc/passwd`)",
+        "key in (table csv.`/etc/passwd`)",
+        "(with t as (values 1) from text.`/etc/passwd`) as leak",
+        "(WITH t AS (VALUES 1) TABLE t) as leak",
+        "(from`text`.`/etc/passwd`) as leak",
+        "((From text.`/etc/passwd`)) as leak",
+        "coalesce((from text.`/etc/passwd` limit 1), 'x') as leak",
+        "(\u017felect 1) as leak",
+        "key in (1 un\u0131on 2)",
+        "1 intersect 2",
+        "1 Except 2",
+        "1 minus 2",
+        "'a' || (values 'it''s' ) as leak",
+        "'a\\\\' || (values 1) || 'b'",
+        "r'a\\' || (values 1) || 'b'",
+        "1e+5r'a\\' || (values 1) || 'b'",
+        "a://b-r'a\\' '|| (values 1) || 'b'",
+        "`a` in (values 1)",
+        "`a``b` in (`c`, (values 1))",
+        "\"reflect\"('java.lang.System', 'exit', 1)",
+        "system.builtin.`Reflect` ('java.lang.System', 'exit', 1)",
+        "'${env:HOME}' as leak",
+        "$$a$$ as leak",
+        "'a",
+        "`a",
         "1 = 1; drop table x",
         "1 = 1 -- and so on",
         "1 /* */ = 1",
@@ -174,7 +200,29 @@ def test_absolute_paths_stay_as_they_are(path: str) -> None:
 def test_code_in_expressions_is_refused(code: str, key: str) -> None:
     place = ('where = "amount > 0"', 'select = ["ts", "order as id"]')[key == "select"]
     with pytest.raises(InputError, match=rf"^sources\.\w+\.{key}: .*not for job files"):
-        job(place, f'{key} = "{code}"')
+        job(place, f"{key} = {json.dumps(code)}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "amount > 0 and note not in ('select', '-- union', '/* (from t) */', 'a;b', 'it''s (values 1)')",
+        "`from` + `table` + abs(`values`) + coalesce(`with`, `select`, `union`) > 0",
+        "`reflect` = 1",
+        "extract(year from ts) = 2024 and id is distinct from 3 and trim(both 'x' from note) = 'y'",
+        "values > 1 and payload.table = 'x'",
+        "note rlike r'a\\' and note = 'b'",
+        "from_json(note, 'a int').a = 1 and minus1 > 0 and usings = 2",
+        "(amount - -1) * 2 / 3 > 0",
+        "gr\u00f6\u00dfe > 0",
+    ],
+)
+def test_names_in_back_quotes_and_texts_may_be_anything(words: str) -> None:
+    assert job('"amount > 0"', json.dumps(words)).streams[0].where == words
+
+
+def test_all_columns_but_some() -> None:
+    assert job('["ts", "order as id"]', '"* except (cents)"').streams[1].select == ("* except (cents)",)
 
 
 def test_what_a_source_does_not_say_the_join_does() -> None:

@@ -1,6 +1,7 @@
 """Saved columns come back as they were, and a column that repeats itself takes little room."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -62,17 +63,42 @@ def mutated(state: dict[str, bytes], lots: random.Random) -> dict[str, bytes]:
     return {**state, name: bytes(part)}
 
 
-def test_a_thousand_mutated_states_end_in_typed_errors_only() -> None:
-    rows = pa.table({"ts": range(60), "key": [at % 7 for at in range(60)]})
-    op = pen.Join(on="key", time="ts", window=30, memory=10, policy="oldest", schemas=(rows.schema, rows.schema))
-    op.push(left=rows, right=rows)
+ROWS = pa.table({"ts": range(60), "key": [at % 7 for at in range(60)], "set": [[at % 5, at % 7] for at in range(60)]})
+
+
+def of_two(**how: Any) -> pen.Join:
+    op = pen.Join(**{"on": "key", "time": "ts", "window": 30, "schemas": (ROWS.schema, ROWS.schema), **how})
+    op.push(left=ROWS, right=ROWS)
+    return op
+
+
+def of_three() -> pen.MultiJoin:
+    streams = dict.fromkeys(("a", "b", "c"), ROWS.select(["ts", "key"]))
+    schemas = {name: rows.schema for name, rows in streams.items()}
+    op = pen.MultiJoin(schemas, on="key", time="ts", windows=20, memory=12)
+    op.push(streams)
+    return op
+
+
+@pytest.mark.parametrize(
+    ("make", "times"),
+    [
+        (lambda: of_two(memory=10, policy="oldest"), 1000),
+        (lambda: of_two(memory=10, policy="prob"), 300),
+        (lambda: of_two(on=pen.overlap("set", at_least=2), memory=10), 300),
+        (of_three, 300),
+    ],
+    ids=["oldest", "prob", "overlap", "several"],
+)
+def test_mutated_states_end_in_typed_errors_only(make: Callable[[], pen.Join | pen.MultiJoin], times: int) -> None:
+    op = make()
     whole = op.state_dict()
-    assert pen.Join.from_state(whole).report() == op.report()
+    assert type(op).from_state(whole).report() == op.report()
     lots = random.Random(11)  # noqa: S311 - a test that repeats
     refused = 0
-    for _ in range(1000):
+    for _ in range(times):
         try:
-            pen.Join.from_state(mutated(whole, lots))
+            type(op).from_state(mutated(whole, lots))
         except PenstockError:
             refused += 1
-    assert refused > 900  # the others changed nothing that counts
+    assert refused > 0.9 * times  # the others changed nothing that counts

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -17,13 +18,14 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from documents import ROOT, blocks
 from penstock.errors import ColumnError, InputError, OrderError, TimeError
-from penstock.jobs import planning, running
+from penstock.jobs import planning, running, sql
 from penstock.jobs.parsing import Job, load, parse
-from penstock.spark import traces
+from penstock.spark import inputs, traces
 from penstock.streams import files
 from penstock.streams.workloads import zipf
 from streaming import TRACE
@@ -115,6 +117,47 @@ def test_folders_are_joined_as_their_job_says(spark: Any, tmp_path: Path) -> Non
     assert done.report.arrivals == (6, 2)
 
 
+JSON_TO_TABLE = """
+checkpoint = "cp"
+trigger = "available_now"
+[sources.orders]
+format = "json"
+path = "orders"
+schema = "ts timestamp, id bigint"
+watermark = "1 minute"
+[sources.payments]
+format = "json"
+path = "payments"
+watermark = "1 minute"
+select = ["to_timestamp(ts) as ts", "id", "cents"]
+[join]
+on = "id"
+time = "ts"
+window = "10 minutes"
+[sink]
+format = "table"
+name = "paid"
+path = "found"
+"""
+
+
+def test_folders_of_json_are_joined_into_a_table(spark: Any, tmp_path: Path) -> None:
+    for name in ("orders", "payments"):
+        (tmp_path / name).mkdir()
+        rows = [{"ts": f"2024-01-31T12:00:0{at}Z", "id": at, "cents": 10 * at} for at in range(3)]
+        if name == "payments":
+            rows[2]["ts"] = "2024-01-31T12:30:00Z"
+        (tmp_path / name / "a.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    done = run(parse(JSON_TO_TABLE, tmp_path), spark)
+    try:
+        assert [(row.id, row.cents) for row in spark.table("paid").orderBy("id").collect()] == [(0, 0), (1, 10)]
+        assert spark.read.parquet(str(tmp_path / "found")).count() == 2
+    finally:
+        spark.sql("drop table paid")
+    assert done.report is not None
+    assert done.report.arrivals == (3, 3)
+
+
 def test_the_console_and_the_memory_of_the_session(spark: Any, tmp_path: Path) -> None:
     pq.write_table(zipf(60, keys=5).left, tmp_path / "trace.parquet")
     words = TRACE.replace('checkpoint = "cp"', 'trigger = "once"').replace('path = "found"', "")
@@ -172,6 +215,53 @@ def test_what_only_spark_can_tell_names_the_key_too(
     assert old in FIRST
     with pytest.raises(InputError, match=said):
         running.joined(parse(FIRST.replace(old, new, 1), tmp_path), spark)
+
+
+PIECES = [
+    *("select", "from", "table", "values", "with", "union", "except", "minus", "1", "id", "t", "as", "in", "exists"),
+    *("(", "(", ")", ")", "'", "'", '"', "`", "\\", "r'", 'R"', "1e+5", "://", ".", ",", "*", "|", "|>", "=", "+"),
+    *(
+        "range(3)",
+        "text.`x`",
+        "values 1",
+        "'a'",
+        "it''s",
+        " ",
+        " ",
+        " ",
+        "map",
+        "using",
+        "array",
+        "\u017felect",
+        "$$",
+    ),
+]
+QUERIES = ["(values 1)", "id in (from t)", "(with t as (values 1) table t)", "exists((table t))", "(select 1)"]
+
+
+def test_what_spark_reads_as_a_query_is_refused(spark: Any) -> None:
+    """Spark's own parser says what an expression is: no sub-query passes, whatever stands around it."""
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    queries = spark._jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression
+    lots = random.Random(4)  # noqa: S311 - a test that repeats
+    read = 0
+    for _ in range(1500):
+        parts = lots.choices(PIECES, k=lots.randrange(1, 8))
+        parts.insert(lots.randrange(len(parts) + 1), lots.choice([*QUERIES, "", ""]))
+        words = lots.choice(["", " "]).join(parts)
+        try:
+            found = queries.hasSubquery(parser.parseExpression(words))
+        except PySparkException:
+            continue
+        read += 1
+        assert not found or sql.foreign(words) is not None, words
+    assert read > 20
+
+
+def test_kafka_takes_json_and_a_key(spark: Any) -> None:
+    rows = inputs.keyed(spark.sql("select 7 as id, 'a' as name"), "id + 1")
+    assert [tuple(row) for row in rows.collect()] == [('{"id":7,"name":"a"}', "8")]
+    assert inputs.keyed(rows, None).columns == ["value"]
 
 
 def test_kafka_without_its_connector_names_the_package(spark: Any, tmp_path: Path) -> None:
@@ -234,22 +324,35 @@ def test_what_is_no_trace(tmp_path: Path) -> None:
         traces.trace(json.dumps({"path": str(tmp_path / "t.arrow"), "time": "ts", "tick": "1 second", "start": 9}))
 
 
-def test_ctrl_c_ends_a_job_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    """As a user does it: with the command, which has a Spark of its own."""
+@pytest.mark.parametrize(
+    ("end", "whole"),
+    [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGKILL, False)],
+    ids=["Ctrl-C", "SIGTERM", "SIGKILL"],
+)
+def test_a_job_that_is_ended_leaves_no_spark_and_the_next_run_goes_on(
+    tmp_path: Path,
+    end: signal.Signals,
+    whole: bool,  # noqa: FBT001
+) -> None:
+    """As a user does it, with the command and its own Spark; terminals and systemd tell the whole group."""
     trace = zipf(3000, keys=40, seed=5).left
     pq.write_table(trace, tmp_path / "trace.parquet")
     file = tmp_path / "job.toml"
     file.write_text(TRACE, encoding="utf-8")
     words = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json"]
     env = {**os.environ, "PENSTOCK_ENGINES": str(tmp_path / "engines")}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as first:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=env, process_group=0) as first:
         while first.poll() is None and not (tmp_path / "found" / "batch=0" / "_SUCCESS").exists():
             time.sleep(0.1)
-        first.send_signal(signal.SIGINT)
-        out, err = first.communicate()
-    assert first.returncode == 0, err
-    stopped = json.loads(out)
-    assert stopped["stopped"]
+        if whole:
+            os.killpg(first.pid, end)
+        else:
+            first.send_signal(end)
+        out, err = first.communicate(timeout=120)  # Spark has the pipe too: it has ended
+    if whole:
+        assert first.returncode == 0, err
+        assert json.loads(out)["stopped"]
     file.write_text(TRACE.replace("rows_per_trigger = 100", ""), encoding="utf-8")
     second = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
     assert second.returncode == 0, second.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.errors import InputError
+from penstock.jobs.sql import foreign
 from penstock.streams.times import nanoseconds
 
 T = TypeVar("T")
@@ -20,12 +21,6 @@ LONG = 10_000  # characters in one value
 MANY = 2**31 - 1
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
-# What an expression of Spark's may hold that is no arithmetic on a row: methods of Java, functions named by a text,
-# queries of their own, scripts. Looked for in texts too: better to refuse a word than to miss one.
-FOREIGN = re.compile(
-    r"\b(?:reflect|try_reflect|java_method|select|using)\b|\bidentifier\s*\(|\(\s*(?:from|table)\s|--|/\*|;",
-    re.IGNORECASE,
-)
 
 
 @contextmanager
@@ -237,11 +232,10 @@ def sided(each: Check) -> Check:
 def expression(value: Any) -> str:
     """Return a SQL expression over the columns of the source."""
     words = text(value)
-    found = FOREIGN.search(words)
-    if found:
-        raise wrong(
-            value, f"an expression looks at one row and calls nothing outside: {found[0]!r} is not for job files"
-        )
+    found = foreign(words)
+    if found is not None:
+        want = "an expression looks at one row and calls nothing outside"
+        raise wrong(value, f"{want}: {found!r} is not for job files; a column of such a name goes in back-quotes")
     return words
 
 

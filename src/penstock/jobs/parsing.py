@@ -543,6 +543,21 @@ def parse(words: str, home: Path, title: str = "job") -> Job:
     return _checked(read, home, title)
 
 
+def repaired(job: Job, *, batches: int | None = None, keep: str | None = None) -> Job:
+    """Return a job whose repair is done with other words than its file's; None leaves the file's.
+
+    Raises:
+        InputError: naming the word.
+    """
+    checks = {"batches": (count, batches), "keep": (span, keep)}
+    words = {}
+    for each, (checked, value) in checks.items():
+        if value is not None:
+            with within(each):
+                words[each] = checked(value)
+    return job if job.refine is None else replace(job, refine=replace(job.refine, **words))
+
+
 def _checked(read: File, home: Path, title: str) -> Job:
     """Check the parts of a file against each other."""
     if (read.join is None) == (read.multijoin is None):

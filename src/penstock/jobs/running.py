@@ -148,11 +148,8 @@ def _written(rows: Any, job: Job, sink: Sink, show: Show | None) -> Any:
 
 def _keyed(rows: Any, sink: KafkaSink) -> Any:
     """Return rows as Kafka takes them."""
-    columns = ["to_json(struct(*)) as value"]
-    if sink.key is not None:
-        columns.append(f"cast({sink.key} as string) as key")
     with inputs.told("key", sink.key, f"give an expression on {', '.join(rows.columns)}"):
-        return rows.selectExpr(*columns)
+        return inputs.keyed(rows, sink.key)
 
 
 def run(job: Job, spark: Any, *, stop: Event, show: Show | None = None, watch: Watch | None = None) -> Outcome:

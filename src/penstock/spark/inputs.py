@@ -78,6 +78,14 @@ def parsed(stream: Any, schema: str) -> Any:
         return stream.select(F.from_json(F.col("value").cast("string"), schema).alias("value")).select("value.*")
 
 
+def keyed(rows: Any, key: str | None) -> Any:
+    """Return rows as Kafka takes them: JSON, and a key if an expression says which."""
+    columns = [F.to_json(F.struct("*")).alias("value")]
+    if key is not None:
+        columns.append(F.expr(key).cast("string").alias("key"))
+    return rows.select(*columns)
+
+
 def shaped(stream: Any, where: str | None, select: Sequence[str] | None) -> Any:
     """Return the rows and columns that expressions choose: rows first."""
     if where is not None:

@@ -13,7 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import StreamingQueryException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from penstock.errors import InputError, SessionError
@@ -145,10 +147,12 @@ def local_spark(memory: str = MEMORY, more: Mapping[str, str] | None = None) -> 
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
     }
-    for name, value in (options | dict(more or {})).items():
+    options |= dict(more or {})
+    for name, value in options.items():
         builder = builder.config(name, value)
     try:
         with _stderr_to(log):  # the JVM and its children inherit it
+            _launch(options)
             spark = builder.getOrCreate()
     except Exception as error:
         tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
@@ -158,6 +162,17 @@ def local_spark(memory: str = MEMORY, more: Mapping[str, str] | None = None) -> 
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _launch(options: Mapping[str, str]) -> None:
+    """Start the JVM, if there is none yet, in a process group of its own.
+
+    Ctrl-C, and what ends a whole group, is then for this process alone, which stops its queries first. When it is
+    gone, the JVM ends too: the pipe between them does.
+    """
+    if SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to ask
+        conf = SparkConf().setAll(list(options.items()))
+        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"process_group": 0}))  # noqa: SLF001
 
 
 @contextlib.contextmanager
