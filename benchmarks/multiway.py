@@ -99,7 +99,7 @@ def measure_orders() -> list[dict[str, Any]]:
     found = []
     for times, index in product(LARGER, ("none", 5)):
         streams = [replace(each, rate=times * each.rate, distinct=times * each.distinct) for each in TABLE_5]
-        case = Drawn(streams, 4 * times * TICKS)
+        case = Drawn(streams, 2 * times * TICKS)
         listed = pen.plan(streams).costs().to_pylist()
         orders = [tuple(row["order"]) for row in listed]
         ways = {order: case.loops(order=order, index=index) for order in orders}
