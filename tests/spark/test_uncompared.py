@@ -121,7 +121,7 @@ class Run:
         """Return all pairs by looking at each two rows, late ones too."""
         return Counter(pairs(self.name, self.least, *self.sides, (SPAN, SPAN)))
 
-    def refined(self, last: int, first: int | None = None) -> Counter[Any]:
+    def refined(self, last: int, first: int | None = None, width: int = ENDLESS) -> Counter[Any]:
         """Return what micro-batches up to the last say is missing, and belongs to those from the first on."""
         groups = [None] if self.bound.division == "turns" else range(len(self.shards))
         found: Counter[Any] = Counter()
@@ -130,16 +130,28 @@ class Run:
                 self._table([(at, row) for at, row in kept if at <= last and shard in (None, row["shard"])], schema)
                 for kept, schema in zip((self.archive, self.ledger), self.schemas, strict=True)
             )
-            key = pa.scalar(shard), pa.scalar(0)
-            got = _of_period(key, archive, ledger, bound=self.bound, width=ENDLESS, first=first)
-            got = got.rename_columns(self.bound.schema.names)
-            found += Counter(zip(got["row_left"].to_pylist(), got["row_right"].to_pylist(), strict=True))
+            periods = {begin for rows in (archive, ledger) for both in begins(rows, width) for begin in both}
+            for period in periods:
+                near, lost = (
+                    rows.filter(pa.array([period in both for both in begins(rows, width)], pa.bool_()))
+                    for rows in (archive, ledger)
+                )
+                key = pa.scalar(shard), pa.scalar(period)
+                got = _of_period(key, near, lost, bound=self.bound, width=width, first=first)
+                got = got.rename_columns(self.bound.schema.names)
+                found += Counter(zip(got["row_left"].to_pylist(), got["row_right"].to_pylist(), strict=True))
         return found
 
     def _table(self, kept: list[tuple[int, dict[str, Any]]], schema: pa.Schema) -> pa.Table:
         made = pa.Table.from_pylist([row for _, row in kept], schema=schema)
         shuffled = np.random.default_rng(len(kept)).permutation(len(kept))  # no order is kept on the way
         return made.append_column("batch", pa.array([at for at, _ in kept], pa.int32())).take(pa.array(shuffled))
+
+
+def begins(rows: pa.Table, width: int) -> list[set[int]]:
+    """Return when the periods begin in which each row may be part of a pair."""
+    times = rows["ts"].cast(pa.int64()).to_pylist()
+    return [{at - at % width, (at + SPAN * SECOND - 1) // width * width} for at in times]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -155,3 +167,5 @@ def test_found_and_refined_are_the_exact_join_after_every_micro_batch(case: str)
     steps = [run.refined(at, at) for at in range(run.batches)]
     assert sum(steps, Counter()) == whole
     assert run.refined(last, 3) == sum(steps[3:], Counter())
+    assert run.refined(last, width=SPAN * SECOND) == whole
+    assert run.refined(last, 3, 3 * SPAN * SECOND // 2) == sum(steps[3:], Counter())

@@ -26,6 +26,7 @@ from penstock.streams.intake import Side
 
 PERIOD = "__penstock_period"  # the time at which a period begins
 ROOM = 1 << 18  # rows of a shard in one period, if its window is shorter
+MOST = [0.05, 0.95]  # the shares of rows before and up to which time is cut evenly
 FAR = np.iinfo(np.int64).max
 ANY = -1  # instead of the shard that a partner must be stored in
 
@@ -90,15 +91,16 @@ def _missing(archive: Any, ledger: Any, bound: Bound, first: int | None = None) 
 
 
 def _width(archive: Any, bound: Bound) -> int | None:
-    """Return how long a period is: a window, or so long that a shard has enough rows in it; None: there are none."""
-    at = tick(F.col("ts"), bound.clock)
-    low, high, rows, shards = archive.agg(
-        F.min(at), F.max(at), F.count(F.lit(1)), F.approx_count_distinct("shard")
-    ).first()
-    if low is None:
+    """Return how long a period is: a window, or so long that a shard has enough rows in it; None: there are none.
+
+    A few rows far away in time do not count.
+    """
+    most = F.percentile_approx(tick(F.col("ts"), bound.clock), MOST)
+    ends, rows, shards = archive.agg(most, F.count(F.lit(1)), F.approx_count_distinct("shard")).first()
+    if ends is None:
         return None
     periods = max(1, rows // (ROOM * shards))
-    return int(max(*bound.span, (high - low) // periods + 1))
+    return int(max(*bound.span, (ends[1] - ends[0]) // periods + 1))
 
 
 def _by_period(rows: Any, bound: Bound, width: int) -> Any:
