@@ -14,7 +14,7 @@ from penstock.operator.settings import WATERMARK
 from penstock.spark.packing import FINGERPRINT, PACKED, packed
 from penstock.spark.processor import Processor
 from penstock.spark.shards import shard_ids
-from penstock.spark.task import BESIDE, BOOK, LEDGER, Task
+from penstock.spark.task import ARCHIVE, BESIDE, BOOK, LEDGER, Task
 
 NEVER_LATE = 1 << 60
 
@@ -33,6 +33,7 @@ class Shard:
     def __init__(self, task: Task, before: "Shard | None" = None, number: int = 0) -> None:
         self.key = shard_ids(task.shards)[number]
         self.ledger: list[dict[str, Any]] = []  # what has left so far
+        self.archive: list[dict[str, Any]] = []
         self.tester = TwsTester(Processor(task), timeMode="EventTime", eventTimeExtractor=lambda _: NEVER_LATE)
         if before is not None:  # the query was started again from the checkpoint
             self.restore(before.state())
@@ -62,7 +63,8 @@ class Shard:
         assert len(fired) == 0  # a micro-batch with rows has nothing left for its timers
         beside = [bytes(data) for data in out[BESIDE].dropna()]
         self.books = json.loads(next(data[1:] for data in beside if data[0] == BOOK))
-        self.ledger += [row for data in beside if data[0] == LEDGER for row in saving.from_ipc(data[1:]).to_pylist()]
+        for kind, rows in ((LEDGER, self.ledger), (ARCHIVE, self.archive)):
+            rows += [row for data in beside if data[0] == kind for row in saving.from_ipc(data[1:]).to_pylist()]
         rows = out[out[BESIDE].isna()].drop(columns=[BESIDE])
         return sorted(map(str, rows.astype(str).to_dict("records")))
 

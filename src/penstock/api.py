@@ -183,8 +183,8 @@ def refine(
 ) -> Any:
     """Return the rows of the exact join that a bounded one missed: its result and these are the exact join.
 
-    The idea: a pair is missing if and only if one of its rows was gone when the other came, and the ledger says when
-    rows were gone. So only what was shed is joined again, with the rows that came after it.
+    The idea: a pair is missing if and only if one of its rows was gone when the other came, or was not compared with
+    it, and the ledger says when rows were gone and what was left out. So only that is joined again.
 
     Parameters:
         archive: every row that came: the two inputs of ``penstock.run`` as a pair (left, right) of Arrow tables,
@@ -197,7 +197,7 @@ def refine(
         keep: with `into`, a span: the archive's parts that only rows later than this could need are removed.
         spark: the SparkSession to read folders with; None: the active one.
         arguments: those of the join: `on`, `time`, `window`, `importance` and so on; of several streams `windows`.
-            Budget and policy do not matter.
+            Memory and policy do not matter; that there was a `cpu` budget does.
 
     Returns:
         The missing rows, with the columns of the result, in any order: a table (pandas if the left input is), or a
@@ -229,7 +229,9 @@ def refine(
             if given is not None:
                 raise InputError(name, repr(given), "it is for folders that pen.write wrote: leave it None")
         return _refine_tables(archive, ledger, settings)
-    on_spark = _repairing(settings)
+    from penstock.spark.repairs import repair_of  # noqa: PLC0415 - only with Spark
+
+    on_spark: Any = repair_of(settings)
     archive, ledger = (str(rows) if isinstance(rows, Path) else rows for rows in (archive, ledger))
     if into is None:
         if keep is not None:
@@ -250,14 +252,6 @@ def _refine_tables(archive: Any, ledger: Any, settings: Any) -> Any:
         raise InputError("archive", f"{len(archive)} inputs", "give (left, right), or a folder of pen.write")
     left, right = (files.read(rows) if isinstance(rows, str | Path) else rows for rows in archive)
     return refining.refine(left, right, shed, settings)
-
-
-def _repairing(settings: Any) -> Any:
-    """Return what refines on Spark: two streams, or several."""
-    from penstock.spark import completing as of_several  # noqa: PLC0415 - only with Spark
-    from penstock.spark import refine as of_two  # noqa: PLC0415
-
-    return of_several if isinstance(settings, several_settings.Settings) else of_two
 
 
 def configure(builder: Any) -> Any:

@@ -362,7 +362,7 @@ def test_several_streams_are_archived_and_refined_as_the_file_says() -> None:
     [
         ('window = "40 rows"', r"^join\.window: got 40 rows; .*leave \[refine\] out"),
         ('window = "1 hour"\nmemory = 9\nmode = "observe"', r"^join\.mode: .*nothing is missing"),
-        ('window = "1 hour"\ncpu = { share = 0.5 }\nmemory = 9', r"^refine: got .*CPU budget; .*leave"),
+        ('window = "1 hour"\ncpu = { share = 0.5, over = "entered" }', r"^join\.cpu: .*over='arrivals'"),
     ],
 )
 def test_what_cannot_be_refined_is_said_before_it_runs(new: str, said: str) -> None:

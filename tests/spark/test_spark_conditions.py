@@ -140,14 +140,8 @@ def test_equal_keys_with_a_latency_find_pairs_of_the_exact_join(
     assert sum(got.values()) == report.pairs > 0
 
 
-def test_what_cannot_be_on_spark_is_said_before_it_starts(spark: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_on_spark_is_said_before_it_starts(spark: Any) -> None:
     frame = spark.createDataFrame(table(rows(1, 5)).to_pandas())
     how: dict[str, Any] = {"on": pen.overlap("tags", at_least=2), "time": "ts", "window": "5 seconds"}
     with pytest.raises(InputError, match="give shards=1"):
         pen.join(frame, frame, cpu=pen.cpu(comparisons_per_second=9, method="random-drop"), shards=2, **how)
-    for name in ("l", "r"):
-        write_batches(table(rows(1, 5)), tmp_path / name, [])
-    left, right = (read_stream(spark, tmp_path / name) for name in ("l", "r"))
-    joined = pen.join(left, right, **how)
-    with pytest.raises(InputError, match="are not refined: leave it None"):
-        pen.write(joined, checkpoint=str(tmp_path / "cp"), archive=str(tmp_path / "archive"))

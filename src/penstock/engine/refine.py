@@ -10,14 +10,11 @@ from penstock.core.windows import Ints
 from penstock.engine.pump import read_times, two_tables
 from penstock.errors import InputError, WindowError
 from penstock.operator.join import as_table
-from penstock.operator.ledger import UNPROBED, ledger_schema
+from penstock.operator.ledger import UNPROBED, ledger_schema, skipped_of
 from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import SIDES, Bound, Settings, repairable
 from penstock.quality.archive import Shed, missing_pairs
 from penstock.quality.skipped import Skipped, uncompared_pairs
-from penstock.streams.intake import NO_INTS
-
-NO_SKIPS = Skipped(NO_INTS, NO_INTS, NO_INTS)
 
 
 def refine(left: Any, right: Any, ledger: Any, settings: Settings) -> Any:
@@ -32,9 +29,6 @@ def refine(left: Any, right: Any, ledger: Any, settings: Settings) -> Any:
         The missing rows, with the columns of the result (pandas if `left` is).
     """
     repairable(settings)
-    if getattr(settings.cpu, "over", None) == "entered":
-        want = "windows over entered rows give pairs that the exact join has not: only over='arrivals' is refined"
-        raise InputError("cpu", "over='entered'", want)
     left_table, right_table, to_pandas = two_tables(left, right)
     tables = (left_table, right_table)
     bound = Bound(settings, left_table.schema, right_table.schema).unbounded()
@@ -78,16 +72,11 @@ def _told(ledger: pa.Table | None, bound: Bound) -> pa.Table:
 
 def _skipped(ledger: pa.Table) -> tuple[Skipped, Skipped]:
     """Return the probes of each side that were skipped, in whole or in part."""
-    if "skipped" not in ledger.schema.names:
-        return NO_SKIPS, NO_SKIPS
     found = []
     for name in SIDES:
         rows = ledger.filter((pc.field("side") == name) & (pc.field("reason") == UNPROBED))
-        lists = rows["skipped"].combine_chunks()
-        which = pc.list_parent_indices(lists)
-        ranges = lists.flatten()
-        arrival = rows["arrival"].to_numpy()[which.to_numpy()]
-        found.append(Skipped(arrival, *(ranges.field(end).to_numpy() for end in ("first", "end"))))
+        which, first, end = skipped_of(rows)
+        found.append(Skipped(rows["arrival"].to_numpy()[which], first, end))
     return found[0], found[1]
 
 

@@ -47,7 +47,6 @@ from penstock.operator.cpu import cpu
 from penstock.operator.join import settings_of
 from penstock.operator.settings import COMBINE, MODES, SIDES, Settings, pair, repairable
 from penstock.policies import registry
-from penstock.streams.sets import Condition
 from penstock.streams.times import Clock, Rows
 
 BIG = 1 << 20  # bytes of a job file
@@ -677,9 +676,6 @@ def _refinable(settings: Settings | streams_of.Settings) -> None:
         place = "join.window" if isinstance(settings, Settings) else "multijoin.windows"
         raise WindowError(place, ", ".join(map(str, windows)), want)
     if isinstance(settings, Settings):
-        if settings.cpu is not None or isinstance(settings.on, Condition):
-            got = "a join on a condition or with a CPU budget"
-            raise InputError("refine", got, "Spark keeps no archive of it: leave [archive] and [refine] out")
         with within("join"):
             repairable(settings)
 

@@ -29,10 +29,10 @@ from penstock.jobs.parsing import (
     Zipf,
 )
 from penstock.operator.settings import SIDES, Settings
-from penstock.spark import completing, inputs, pipeline, traces, writing
-from penstock.spark import refine as refining
+from penstock.spark import inputs, pipeline, traces, writing
 from penstock.spark.books import report_of
 from penstock.spark.folders import Refined
+from penstock.spark.repairs import repair_of
 from penstock.streams.times import Rows
 
 POLL = 0.2  # seconds
@@ -220,8 +220,7 @@ def refine(job: Job, spark: Any, progress: Callable[[int, int], None] | None = N
         raise InputError(
             "refine", "no such table", 'add [refine] with into = "..." to the job, [ledger] and [archive]'
         )
-    refine_into: Any = (refining if isinstance(job.settings, Settings) else completing).refine_into
-    refined: Refined = refine_into(
+    refined: Refined = repair_of(job.settings).refine_into(
         job.archive,
         job.ledger,
         job.refine.into,

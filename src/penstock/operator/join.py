@@ -82,6 +82,7 @@ class Join:
         self._settings = settings_of(arguments)
         self._place = place
         self.clock: Callable[[], float] = time.monotonic  # what says how long work takes, for budgets by the clock
+        self.numbered: list[tuple[pa.Table | None, ...]] | None = None  # a list gets all rows as they are numbered
         if self._settings.shards is not None:
             raise InputError("shards", repr(self._settings.shards), "one process is one shard; leave it None")
         self.keep_ledger(ledger)
@@ -219,6 +220,8 @@ class Join:
         if pace is not None and not pace.open:
             alone = True
             pace.begin(self.clock())
+        if self.numbered is not None:
+            self.numbered.append((left, right))
         first = self._intake.next
         sides = self.bound.read(0, left, int(first[0])), self.bound.read(1, right, int(first[1]))
         ready = self._intake.take(sides)
@@ -282,10 +285,11 @@ class Join:
             begin = end
 
     def _step(self, ready: Ready, sides: tuple[Side, Side] = (NO_ROWS, NO_ROWS)) -> pa.Table:
-        if self._place[0] != WHOLE:
-            ready = self._counted_here(ready, sides)
-        if ready.late.size or np.count_nonzero(ready.nulls):
-            self._count_left_out(ready)
+        counted = ready if self._place[0] == WHOLE else self._counted_here(ready, sides)
+        if counted.late.size or np.count_nonzero(counted.nulls):
+            self._count_left_out(counted)
+        if self._place[0] == BY_TURNS:  # by items, each shard's ledger has the late rows that it was sent
+            ready = counted
         if self._recall is not None:
             self._recall.take(self._core.plan, ready.batch, ready.code, self._bar)
             self._bar = self._intake.watermark

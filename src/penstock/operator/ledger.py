@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.step import LATE, REASONS
 from penstock.core.windows import Ints
@@ -33,6 +34,16 @@ def ledger_schema(bound: Bound) -> pa.Schema:
             *([("skipped", SKIPPED)] if bound.settings.cpu is not None else []),
         ]
     )
+
+
+def skipped_of(ledger: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """Return the intervals in a ledger: the number of its row that has each, its first and its end."""
+    if "skipped" not in ledger.schema.names:
+        return NO_INTS, NO_INTS, NO_INTS
+    lists = ledger["skipped"].combine_chunks()
+    ranges = lists.flatten()
+    first, end = (ranges.field(name).to_numpy() for name in ("first", "end"))
+    return pc.list_parent_indices(lists).to_numpy(), first, end
 
 
 class Ledger:

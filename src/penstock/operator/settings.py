@@ -215,6 +215,9 @@ def repairable(settings: Settings) -> Settings:
     if settings.chosen.name == "sample" and settings.memory is not None:
         want = "its rows stand for those it left out, by their weight: refine the result of another policy"
         raise PolicyError("policy", "'sample'", want)
+    if isinstance(settings.cpu, Cpu) and settings.cpu.over == "entered":
+        want = "windows over entered rows give pairs that the exact join has not: only over='arrivals' is refined"
+        raise InputError("cpu", "over='entered'", want)
     return settings
 
 

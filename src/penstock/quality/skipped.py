@@ -1,5 +1,6 @@
 """Complete an answer where work was skipped: compare what was not compared, and nothing else."""
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from penstock.streams.intake import Side
 from penstock.streams.sets import Condition
 
 PORTION = 1 << 20  # pairs that are compared at once
+
+Here = Callable[[Ints, Ints], Masks]  # numbers of probes and of rows that they left out -> which of them count
 
 
 class Skipped(NamedTuple):
@@ -43,35 +46,73 @@ def uncompared_pairs(
         by_rows: whether windows are in rows; rows are then in order of time.
         condition: what rows must meet; None: equal keys.
 
-    Cost: O(rows), and O(1) for each comparison that was not made (for sets O(items) each).
+    Cost: O(rows log rows), and O(1) for each comparison that was not made (for sets O(items) each).
     """
     found = []
     for side in range(2):
         others = sides[1 - side].ts.size
         dropped = Skipped(shed[side].row, shed[side].until, np.full(shed[side].row.size, others))
         for each in (dropped, skipped[side]):
-            for mine, theirs in _portions(each):
-                numbers = (mine, theirs) if side == 0 else (theirs, mine)
-                kept = _near(sides, numbers, span, by_rows=by_rows)
-                numbers = numbers[0][kept], numbers[1][kept]
-                kept = equal(sides, numbers) if condition is None else meeting(condition, sides, numbers)
-                found.append(np.stack([numbers[0][kept], numbers[1][kept]]))
+            for _, *numbers in left_out(sides, side, each, span=span, by_rows=by_rows, condition=condition):
+                found.append(np.stack(numbers))
     pairs = np.unique(np.concatenate([np.empty((2, 0), np.int64), *found], axis=1), axis=1)
     return pairs[0], pairs[1]
 
 
-def _portions(skipped: Skipped) -> list[tuple[Ints, Ints]]:
-    """Return all pairs of a probe and a row that it left out, so many at a time."""
+def left_out(
+    sides: tuple[Side, Side],
+    side: int,
+    skipped: Skipped,
+    *,
+    span: tuple[int, int],
+    by_rows: bool,
+    condition: Condition | None,
+    here: Here | None = None,
+) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield the pairs that probes of one side left out, so many at a time: probe, left row and right row.
+
+    A pair that two probes left out is there twice. `here` says which are to be compared; None: all. Other parameters
+    as for ``uncompared_pairs``.
+
+    Cost: O(rows), O(log rows) for each probe, and O(1) for each row in its window that it left out.
+    """
+    if not by_rows:
+        skipped = _in_window(sides, side, skipped, span)
+    for each in _portions(skipped):
+        chosen = slice(None) if here is None else here(*each)
+        which, theirs = each[0][chosen], each[1][chosen]
+        mine = skipped.row[which]
+        both = (mine, theirs) if side == 0 else (theirs, mine)
+        kept = _near(sides, both, span, by_rows=by_rows)
+        which, both = which[kept], (both[0][kept], both[1][kept])
+        kept = equal(sides, both) if condition is None else meeting(condition, sides, both)
+        yield which[kept], both[0][kept], both[1][kept]
+
+
+def _in_window(sides: tuple[Side, Side], side: int, skipped: Skipped, span: tuple[int, int]) -> Skipped:
+    """Return probes without the rows that came too early or too late to be in their window of time.
+
+    Rows are in order of arrival: all before a place are too old if the newest of them is, and all after it are too
+    new if the oldest of them is.
+    """
+    ts, theirs = sides[side].ts[skipped.row], sides[1 - side].ts
+    newest, oldest = np.maximum.accumulate(theirs), np.minimum.accumulate(theirs[::-1])[::-1]
+    first = np.searchsorted(newest, ts - span[1 - side], side="right")
+    end = np.searchsorted(oldest, ts + span[side])
+    return Skipped(skipped.row, np.maximum(skipped.first, first), np.minimum(skipped.end, end))
+
+
+def _portions(skipped: Skipped) -> Iterator[tuple[Ints, Ints]]:
+    """Yield all probes with each row that they left out, so many at a time."""
     count = np.maximum(skipped.end - skipped.first, 0)
     cuts = np.searchsorted(np.cumsum(count), np.arange(PORTION, count.sum() + PORTION, PORTION), side="right") + 1
-    begin, portions = 0, []
+    begin = 0
     for end in np.unique(np.append(np.minimum(cuts, count.size), count.size)):
         some = count[begin:end]
         which = np.repeat(np.arange(begin, end), some)
         place = np.arange(which.size) - np.repeat(np.cumsum(some) - some, some)
-        portions.append((skipped.row[which], skipped.first[which] + place))
+        yield which, skipped.first[which] + place
         begin = end
-    return portions
 
 
 def _near(sides: tuple[Side, Side], numbers: tuple[Ints, Ints], span: tuple[int, int], *, by_rows: bool) -> Masks:
@@ -112,7 +153,20 @@ def meeting(condition: Condition, sides: tuple[Side, Side], numbers: tuple[Ints,
 
 
 def shared(left: Sets, right: Sets, numbers: tuple[Ints, Ints], *, weighted: bool) -> Ints:
-    """Return how many items the sets of each pair share, or their inner product.
+    """Return how many items the sets of each pair share, or their inner product."""
+    pair, mine, theirs = _common(left, right, numbers)
+    weight = left.weight[mine] * right.weight[theirs] if weighted else None
+    return np.bincount(pair, weight, minlength=numbers[0].size)
+
+
+def first_shared(left: Sets, right: Sets, numbers: tuple[Ints, Ints]) -> Ints:
+    """Return the first item that the sets of each pair share; they share one."""
+    pair, mine, _ = _common(left, right, numbers)
+    return left.item[mine[np.searchsorted(pair, np.arange(numbers[0].size))]]
+
+
+def _common(left: Sets, right: Sets, numbers: tuple[Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+    """Return what the sets of pairs share: the number of the pair, rising, and where the item is, left and right.
 
     The items of the left sets are looked for among all items of the right, by row and item.
     """
@@ -128,8 +182,7 @@ def shared(left: Sets, right: Sets, numbers: tuple[Ints, Ints], *, weighted: boo
     wanted = numbers[1][pair] * known.size + item
     found = np.minimum(np.searchsorted(place, wanted), max(place.size - 1, 0))
     there = place[found] == wanted if place.size else np.zeros(wanted.size, np.bool_)
-    weight = left.weight[at[there]] * right.weight[found[there]] if weighted else None
-    return np.bincount(pair[there], weight, minlength=size.size)
+    return pair[there], at[there], found[there]
 
 
 def _valid(sides: tuple[Side, Side], numbers: tuple[Ints, Ints]) -> Masks:

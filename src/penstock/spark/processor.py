@@ -58,10 +58,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         entry = Entry(tuple(sides), _bar(judge), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
         seconds = None if self.task.latency is None else _seconds(head, began(blobs), self.task.latency)
-        beside = {}
-        if ARCHIVE in self.task.wanted:
-            beside[ARCHIVE] = archived(engine.bound, self.task.shard(identity), engine.arrived, sides)
-        return self._played(head, identity, engine, entry, beside, seconds)
+        return self._played(head, identity, engine, entry, seconds)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -85,7 +82,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         engine = self._resumed(head, identity)
         nothing = Entry(tuple(schema.empty_table() for schema in engine.bound.schemas), _bar(watermark))
         seconds = None if self.task.latency is None else _seconds(head, None, self.task.latency)
-        return self._played(head, identity, engine, nothing, {}, seconds)
+        return self._played(head, identity, engine, nothing, seconds)
 
     def close(self) -> None:
         """Let go of nothing: what outlives a call is in the cache."""
@@ -96,14 +93,22 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         identity: int,
         engine: Engine,
         entry: Entry,
-        beside: dict[int, pa.Table],
         seconds: float | None,
     ) -> Iterator[pd.DataFrame]:
         """Push an entry through the engine and hand over what comes out, then write the state and the books."""
-        now = _bar(head.watermark) + MILLISECOND
+        now, arrived = _bar(head.watermark) + MILLISECOND, engine.arrived
+        # Where rows wait for the watermark, they are numbered when it passes them.
+        waits = engine if isinstance(engine, Join) and engine.bound.ordered else None
+        if waits is not None and ARCHIVE in self.task.wanted:
+            waits.numbered = []
         for joined in _ahead(play(engine, entry, seconds)):
             yield from _frames(output(engine.bound, joined))
         head.ended = time.time()
+        beside = {}
+        if ARCHIVE in self.task.wanted:
+            sides = entry.sides if waits is None else _numbered(waits)
+            shard = self.task.shard(identity), self.task.shards
+            beside[ARCHIVE] = archived(engine.bound, shard, arrived, sides)
         if isinstance(engine, Join):
             entry = entry._replace(portions=engine.portions)
         ledger = engine.ledger()  # before a snapshot is taken: what was handed over is not part of it
@@ -174,6 +179,16 @@ def _seconds(head: Head, packed: float | None, latency: float) -> float:
         between = max(0.0, packed - head.ended)
         head.between = min(between, head.between * SLACK) if head.between else between
     return max(0.0, MARGIN * latency / 2 - (now - packed) - min(head.between, latency / 4))
+
+
+def _numbered(engine: Join) -> list[pa.Table]:
+    """Return the rows of each side that were numbered since the list was begun, and end it."""
+    pushed, engine.numbered = engine.numbered or [], None
+    sides = zip(*pushed, strict=True) if pushed else ((), ())
+    return [
+        pa.concat_tables([schema.empty_table(), *(rows for rows in tables if rows is not None)])
+        for schema, tables in zip(engine.bound.schemas, sides, strict=True)
+    ]
 
 
 def _bar(watermark: int) -> int:

@@ -15,8 +15,8 @@ from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from penstock.errors import TimeError, WindowError
-from penstock.operator.settings import SIDES, Bound, Settings, on_keys, repairable
+from penstock.errors import InputError, TimeError, WindowError
+from penstock.operator.settings import SIDES, Bound, Settings, repairable
 from penstock.spark import folders, partners
 from penstock.spark.folders import Folders, Kind
 from penstock.spark.pipeline import arrow_schema
@@ -35,15 +35,16 @@ COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"  # what Spark notes of a 
 
 def refine(archive: Any, ledger: Any, settings: Settings, spark: Any) -> Any:
     """Return the missing rows of a whole archive; arguments as for ``penstock.refine``."""
-    repairable(on_keys(settings))
+    repairable(settings)
     if isinstance(archive, str) and isinstance(ledger, str):
         there = Folders(PAIRS, archive, ledger, folders.session_of(spark))
         todo = there.after(None)
-        return missing_of(there, (todo[0], todo[-1]), _bound(_rows(there), settings))
+        return missing_of(there, (todo[0], todo[-1]), bound_of(_rows(there), settings))
     rows, losses = folders.frames_of(PAIRS, archive, ledger, spark)
-    bound = _bound(rows, settings)
+    bound = bound_of(rows, settings)
+    _all_probed(losses.columns)
     both = rows.groupBy("shard").cogroup(losses.groupBy("shard"))
-    return _named(both.applyInArrow(partial(_of_shard, bound=bound), _numbered(bound)), bound)
+    return named(both.applyInArrow(partial(_of_shard, bound=bound), numbered(bound)), bound)
 
 
 def refine_into(archive: str, ledger: str, into: str, settings: Settings, **how: Any) -> folders.Refined:
@@ -51,7 +52,7 @@ def refine_into(archive: str, ledger: str, into: str, settings: Settings, **how:
 
     A pair belongs to the micro-batch in which its second row came.
     """
-    repairable(on_keys(settings))
+    repairable(settings)
     return folders.refine_into(PAIRS, archive, ledger, into, settings, **how)
 
 
@@ -61,11 +62,12 @@ def missing_of(there: Folders, batches: tuple[int, int], bound: Bound) -> Any:
     Tasks read the files themselves, a stretch of the archive and what was lost near it in time, and of all columns
     only keys and times; the others of rows that are found. Nothing is shuffled.
     """
+    _all_probed(_columns_lost(there))
     looks = [(json.dumps(look._asdict()),) for look in _looks(there, batches, bound)]
     if not looks:
         return there.spark.createDataFrame([], from_arrow_schema(bound.schema))
     todo = there.spark.createDataFrame(looks, "look string")
-    return _named(todo.mapInArrow(partial(_looked, bound=bound), _numbered(bound)), bound)
+    return named(todo.mapInArrow(partial(_looked, bound=bound), numbered(bound)), bound)
 
 
 # --- which files --------------------------------------------------------------------------------------------------
@@ -218,6 +220,14 @@ def _rows(there: Folders) -> Any:
     return there.frames[0]
 
 
+def _columns_lost(there: Folders) -> Iterable[str]:
+    """Return the names of the columns of a ledger, as the ends of its files tell, or Spark."""
+    every = {each.columns for each in _extents(there)[1]}
+    if None in every:
+        return list(there.frames[1].columns)
+    return [name for words in every if words for name in StructType.fromJson(json.loads(words)).names]
+
+
 def _range(column: Any) -> tuple[Any, Any] | None:
     """Return the least and the largest value of a column in a piece of a file, as they are stored, if it tells."""
     told = column.statistics
@@ -237,7 +247,7 @@ def _looked(batches: Iterator[pa.RecordBatch], bound: Bound) -> Iterator[pa.Reco
             archive = [partners.Files(paths, bound.schemas) if paths else None for paths in look.rows]
             ledger, gone = (partners.Files(paths, bound.schemas) for paths in (look.lost, look.gone))
             for found in partners.missed(archive, ledger, gone, bound, only_late=look.only_late):
-                yield from _unnamed(found).to_batches()
+                yield from unnamed(found).to_batches()
 
 
 def _of_shard(archive: pa.Table, ledger: pa.Table, bound: Bound) -> pa.Table:
@@ -245,27 +255,35 @@ def _of_shard(archive: pa.Table, ledger: pa.Table, bound: Bound) -> pa.Table:
     sides = [archive.filter(pc.equal(archive["side"], name)) for name in SIDES]
     rows = [partners.Table(each, bound.schemas) for each in sides]
     shed = partners.Table(ledger, bound.schemas)
-    return _unnamed(pa.concat_tables([bound.schema.empty_table(), *partners.missed(rows, shed, shed, bound)]))
+    return unnamed(pa.concat_tables([bound.schema.empty_table(), *partners.missed(rows, shed, shed, bound)]))
 
 
-def _unnamed(table: pa.Table) -> pa.Table:
+def unnamed(table: pa.Table) -> pa.Table:
     """Return a table with numbers for names: Spark's tasks do not hand over every name that a DataFrame takes."""
     return table.rename_columns([str(at) for at in range(table.num_columns)])
 
 
-def _numbered(bound: Bound) -> Any:
+def numbered(bound: Bound) -> Any:
     """Return the columns that a task hands over."""
     return from_arrow_schema(pa.schema([pa.field(str(at), each.type) for at, each in enumerate(bound.schema)]))
 
 
-def _named(found: Any, bound: Bound) -> Any:
+def named(found: Any, bound: Bound) -> Any:
+    """Return what tasks handed over with the names of the result."""
     return found.toDF(*bound.schema.names)
 
 
-def _bound(archive: Any, settings: Settings) -> Bound:
-    """Check the arguments of the join against the rows in its archive."""
+def _all_probed(columns: Iterable[str]) -> None:
+    """Raise if a ledger with these columns may have rows that were not probed."""
+    if "skipped" in columns:
+        raise InputError("ledger", "that of a CPU budget", "give cpu= too, as for the join that wrote it")
+
+
+def bound_of(archive: Any, settings: Settings) -> Bound:
+    """Check the arguments of the join, but for its budgets, against the rows in its archive."""
     schemas = [arrow_schema(archive.select(f"{name}.*"), name) for name in SIDES]
-    bound = Bound(Settings(**{**settings.arguments(), "shards": None, "lateness": 0}), *schemas).unbounded()
+    plain = {"shards": None, "lateness": 0, "cpu": None}
+    bound = Bound(Settings(**{**settings.arguments(), **plain}), *schemas).unbounded()
     if bound.by_rows:
         want = "which rows are in a window in rows takes a count of the whole archive: only time windows are refined"
         raise WindowError("window", str(settings.window), want)
@@ -283,7 +301,7 @@ PAIRS = Kind(
     identity=IDENTITY,
     lost={**dict.fromkeys(IDENTITY), **LOST},
     arguments=("on", "time", "window", "importance", "combine", "event_time"),
-    bound=lambda there, settings: _bound(_rows(there), settings),
+    bound=lambda there, settings: bound_of(_rows(there), settings),
     missing=missing_of,
     by="side",
     settled=_settled,

@@ -23,6 +23,7 @@ from penstock.spark.sharing import Pools
 from penstock.streams.sets import Condition
 from penstock.streams.times import Rows, nanoseconds
 
+SHARDS = "shards"  # of an archive: how many shards there are
 BESIDE = "__penstock_beside"  # null in joined rows; else a byte that says what it is, and its bytes:
 BOOK, LEDGER, ARCHIVE = 1, 2, 3  # the books of a shard, or rows as Arrow IPC: nested columns leave Python slowly
 MILLISECOND = 1000  # in Spark's ticks, which are microseconds
@@ -235,29 +236,47 @@ def output_beside(bound: Bound, books: str, beside: dict[int, pa.Table], now: in
 
 
 def archive_schema(bound: Bound) -> pa.Schema:
-    """Return the columns of the archive: a row's identity, its time, and itself under the name of its side."""
-    return pa.schema([field for field in ledger_columns(bound) if not field.name.startswith(("shed", "reason"))])
+    """Return the columns of the archive: a row's identity, its time, and itself under the name of its side.
+
+    Where a row is in the shards of its items, also how many shards there are: which one has a pair depends on that.
+    """
+    told = ("shed", "reason", "skipped")
+    fields = [field for field in ledger_columns(bound) if not field.name.startswith(told)]
+    return pa.schema([*fields, *([pa.field(SHARDS, pa.int32())] if bound.division == "items" else [])])
 
 
-def archived(bound: Bound, shard: int, first: tuple[int, ...], sides: list[pa.Table]) -> pa.Table:
-    """Return rows as the archive keeps them; `first` are the numbers of the first row of each side."""
-    schema = archive_schema(bound)
+def archived(bound: Bound, shard: tuple[int, int], first: tuple[int, ...], sides: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows that a shard archives; in turns, when all shards have all rows, those of its turn.
+
+    Parameters:
+        bound: the join.
+        shard: the number of the shard, and how many there are.
+        first: the number of the first row of each side.
+        sides: the rows, as they are numbered.
+    """
+    schema, (number, shards) = archive_schema(bound), shard
     tables = []
     for side, (name, rows) in enumerate(zip(bound.names, sides, strict=True)):
-        count = rows.num_rows
+        arrival = np.arange(first[side], first[side] + rows.num_rows)
+        if bound.division == "turns":
+            mine = arrival % shards == number
+            arrival, rows = arrival[mine], rows.filter(pa.array(mine))  # noqa: PLW2901 - those of them
+        count = arrival.size
         shown = [
             rows.to_struct_array() if at == side else pa.nulls(count, pa.struct(list(each)))
             for at, each in enumerate(bound.schemas)
         ]
         identity = [
             pa.array([name] * count, pa.string()),
-            pa.array(np.full(count, shard, np.int32)),
-            pa.array(np.arange(first[side], first[side] + count)),
+            pa.array(np.full(count, number, np.int32)),
+            pa.array(arrival),
             rows[bound.time[side]].cast(schema.field("ts").type),
         ]
         if isinstance(bound, several.Bound):
             flat = [struct.combine_chunks() if isinstance(struct, pa.ChunkedArray) else struct for struct in shown]
             shown = [pa.StructArray.from_arrays(flat, fields=list(schema.field("values").type))]
+        if SHARDS in schema.names:
+            shown.append(pa.array(np.full(count, shards, np.int32)))
         tables.append(pa.table([*identity, *shown], schema=schema))
     return pa.concat_tables(tables)
 

@@ -12,7 +12,6 @@ from penstock.operator import several
 from penstock.operator.settings import SIDES, Bound
 from penstock.spark import pipeline
 from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, ledger_columns, unpacked
-from penstock.streams.sets import Condition
 from penstock.streams.times import Clock
 
 BATCH = "batch"  # the outputs' partition column: a micro-batch that is run again takes its own place
@@ -46,9 +45,6 @@ def write(
     wanted = frozenset(kind for kind, path in paths.items() if path is not None)
     frames, settings = made_of
     two = not isinstance(settings, several.Settings)
-    if archive is not None and two and (settings.cpu is not None or isinstance(settings.on, Condition)):
-        want = "joins on conditions or with a CPU budget are not refined: leave it None"
-        raise InputError("archive", repr(archive), want)
     raw, bound = pipeline.operator(frames, settings, wanted)
     schemas = {kind: (ledger_columns if kind == LEDGER else archive_schema)(bound) for kind in wanted}
     parts: list[Part] = []
