@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.operator.several import Bound, Settings, repairable
 from penstock.spark import folders
-from penstock.spark.folders import Kind, reached
+from penstock.spark.folders import Kind
 from penstock.spark.pipeline import arrow_schema
 from penstock.spark.writing import BATCH, STREAM, tick
 
@@ -57,14 +57,8 @@ def missing_of(there: folders.Folders, batches: tuple[int, int], bound: Bound) -
 
     Each has a row that came in them, or was given up in them: others are read by their time, if they are near enough.
     """
-    first, last = batches
-    archive, ledger = there.frames
-    now = F.col(BATCH).between(first, last)
-    moved = archive.where(now).select("ts").unionByName(ledger.where(now).select("ts"))
-    near = reached(moved, bound.clock, max(bound.span))
-    here = (F.col(BATCH) <= last) & (F.lit(False) if near is None else near)
-    found = _results(archive.where(here), ledger.where(here), bound)
-    return _rows(found.where(F.col(CAME) >= first), bound)
+    found = _results(*there.near(batches, bound), bound)
+    return _rows(found.where(F.col(CAME) >= batches[0]), bound)
 
 
 def _bound(archive: Any, settings: Settings) -> Bound:

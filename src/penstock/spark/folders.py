@@ -121,6 +121,16 @@ class Folders:
         archive, ledger = (rows.where(F.col(BATCH) <= last) for rows in self.frames)
         return archive, ledger
 
+    def near(self, batches: tuple[int, int], bound: Any) -> tuple[Any, Any]:
+        """Return archive and ledger up to the last of these micro-batches, near in time to what moved in them."""
+        first, last = batches
+        now = F.col(BATCH).between(first, last)
+        moved, more = (rows.where(now).select("ts") for rows in self.frames)
+        near = reached(moved.unionByName(more), bound.clock, max(bound.span))
+        here = (F.col(BATCH) <= last) & (F.lit(False) if near is None else near)
+        archive, ledger = (rows.where(here) for rows in self.frames)
+        return archive, ledger
+
     def _read(self, path: str) -> Any:
         """Return the rows of a folder; None: there is no file in it."""
         try:

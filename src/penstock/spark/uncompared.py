@@ -16,7 +16,7 @@ from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import SIDES, Bound, Settings, repairable
 from penstock.quality.skipped import Skipped, first_shared, left_out
 from penstock.spark import folders
-from penstock.spark.folders import Folders, reached
+from penstock.spark.folders import Folders
 from penstock.spark.partners import Table
 from penstock.spark.refine import PAIRS, bound_of, named, numbered, unnamed
 from penstock.spark.shards import shard_of
@@ -54,13 +54,7 @@ def missing_of(there: Folders, batches: tuple[int, int], bound: Bound) -> Any:
 
     Each has a row that came in them, or was told of in them: others are read by their time, if they are near enough.
     """
-    first, last = batches
-    archive, ledger = there.frames
-    now = F.col(BATCH).between(first, last)
-    moved = archive.where(now).select("ts").unionByName(ledger.where(now).select("ts"))
-    near = reached(moved, bound.clock, max(bound.span))
-    here = (F.col(BATCH) <= last) & (F.lit(False) if near is None else near)
-    return _missing(archive.where(here), ledger.where(here), bound, first)
+    return _missing(*there.near(batches, bound), bound, batches[0])
 
 
 def _missing(archive: Any, ledger: Any, bound: Bound, first: int | None = None) -> Any:
