@@ -40,6 +40,11 @@ def cases(rows: int = ROWS) -> list[Case]:
     return [Case("sparse", sparse.left, sparse.right, 50_000), Case("dense", dense.left, dense.right, 500)]
 
 
+def part(case: Case, rows: int) -> Case:
+    """Return the beginning of a case."""
+    return case._replace(left=case.left[:rows], right=case.right[:rows])
+
+
 class Timing(NamedTuple):
     """The shortest wall and CPU seconds of several runs."""
 

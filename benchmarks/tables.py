@@ -92,7 +92,7 @@ def growth_table(growth: list[dict[str, Any]]) -> str:
     rows = []
     for policy in dict.fromkeys(entry["policy"] for entry in growth):
         times = [entry["ns_per_tuple"] for entry in growth if entry["policy"] == policy]
-        rows.append([f"`{policy}`", *(f"{time:.0f} ns" for time in times), f"{times[-1] / times[0]:.1f}x"])
+        rows.append([f"`{policy}`", *(f"{time:.0f} ns" for time in times), f"{times[-1] / times[0]:.2f}x"])
     sizes = dict.fromkeys(entry["memory"] for entry in growth)
     columns = [*(f"M = {size:,}" for size in sizes), "growth"]
     return table("time per row; window, memory and keys in step", columns, rows)

@@ -87,10 +87,10 @@ def revived(*arrays: npt.NDArray[Any]) -> Windows:
     return viewed(Windows(*arrays))
 
 
-def lines(count: int, words: int) -> Ints:
+def lines(count: int, words: int, make: Callable[..., Ints] = np.empty) -> Ints:
     """Return records of so many 64-bit words that cross no line of the cache more than they must."""
     line = 8
-    memory = np.empty(count * words + line, np.int64)
+    memory = make(count * words + line, np.int64)
     start = -(memory.ctypes.data // memory.itemsize) % line
     return memory[start : start + count * words].reshape(count, words)
 

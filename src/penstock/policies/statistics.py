@@ -15,8 +15,8 @@ importance2006 counts partners instead: those that *memory* holds, newcomers inc
 *window*, shed ones included.
 
 Counts live in a table of their own, by the code of the key: as many cells as the budget holds tuples, at least
-`CELLS`. A key looks for its cell in a stretch of eight; when they are all taken by others, the least likely of them
-is forgotten. So memory stays bounded whatever the key domain, and counts are exact while the keys fit.
+`CELLS`. A key looks for its cell in a stretch of eight, one line of the cache; when they are all taken by others, the
+least likely of them is forgotten. So memory stays bounded whatever the key domain, and exact while keys fit.
 """
 
 import math
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from penstock.core.jit import columns, kernel, part, prefetch, rank, wide
 from penstock.core.rng import mixed
-from penstock.core.windows import BUNCH, CODE, Floats, Ints, Windows, key_of, partners_of
+from penstock.core.windows import BUNCH, CODE, Floats, Ints, Windows, key_of, lines, partners_of
 from penstock.errors import PolicyError
 from penstock.policies.registry import Option, Setting
 
@@ -113,9 +113,10 @@ def make(setting: Setting, source: object, half_life: object = None, spans: int 
         life = spans * int(setting.span.max()) if half_life is None else setting.ticks("half_life", half_life)
     cells = STRETCH if source == "memory" else 1 << (max(CELLS, setting.limit) - 1).bit_length()
     ring = max(CELLS, 4 * setting.limit) if source == "window" else 1
+    code, seen, asked = blank(cells)
     empty = Statistics(
-        code=np.zeros(cells, np.int64),
-        seen=np.zeros((cells, 2)),
+        code=code,
+        seen=seen,
         total=np.zeros(2),
         kind={"window": WINDOW, "memory": HELD}.get(str(source), COUNTED),
         life=life,
@@ -125,13 +126,18 @@ def make(setting: Setting, source: object, half_life: object = None, spans: int 
         log_code=np.empty((2, ring), np.int64),
         log_pos=np.empty((2, ring), np.int64),
         log_mark=np.zeros((2, 2), np.int64),
-        asked=np.zeros(cells, np.int8),
+        asked=asked,
         lost=np.zeros(2, np.int64),
         last=np.zeros(1, np.int64),
         times=np.zeros(2, np.int64),
         fresh=np.ones(2),
     )
     return _given(setting, source, empty) if isinstance(source, Table) else empty
+
+
+def blank(cells: int) -> tuple[Ints, Floats, npt.NDArray[Any]]:
+    """Return codes, weights and marks of so many free cells; the codes of a stretch are one line of the cache."""
+    return lines(cells, 1, np.zeros).ravel(), lines(cells, 2, np.zeros).view(np.float64), np.zeros(cells, np.int8)
 
 
 def _given(setting: Setting, source: Table, empty: Statistics) -> Statistics:
@@ -143,15 +149,10 @@ def _given(setting: Setting, source: Table, empty: Statistics) -> Statistics:
             raise PolicyError(f"statistics.{name}", "a probability that is negative or not finite", "use p >= 0")
         sides.append((setting.code(list(chances)), values))
     codes = np.concatenate([code for code, _ in sides])
-    cells = 1 << (2 * codes.size).bit_length()
+    cells = max(STRETCH, 1 << (2 * codes.size).bit_length())
     while True:
-        table = empty._replace(
-            code=np.zeros(cells, np.int64),
-            seen=np.zeros((cells, 2)),
-            asked=np.zeros(cells, np.int8),
-            total=np.ones(2),
-            kind=GIVEN,
-        )
+        code, seen, asked = blank(cells)
+        table = empty._replace(code=code, seen=seen, asked=asked, total=np.ones(2), kind=GIVEN)
         if enter(table, codes, np.concatenate([values for _, values in sides]), sides[0][0].size):
             return table
         cells *= 2
@@ -171,15 +172,21 @@ def enter(statistics: Statistics, codes: Ints, values: Floats, split: int) -> bo
 
 
 @part
+def stretch_of(statistics: Statistics, code: int) -> int:
+    """Return the first of the cells that a key may have."""
+    return wide(mixed(np.uint64(code)) & np.uint64(statistics.code.size - STRETCH))
+
+
+@part
 def find(statistics: Statistics, code: int) -> int:
     """Return the cell of a key, or -1."""
-    mask = statistics.code.size - 1
-    start = wide(mixed(np.uint64(code)) & np.uint64(mask))
-    for step in range(STRETCH):
-        cell = (start + step) & mask
-        if statistics.code[cell] == code:
-            return cell
-    return wide(-1)
+    start = stretch_of(statistics, code)
+    if statistics.code[start] == code:  # mostly, while cells are many
+        return start
+    found = wide(-1)
+    for step in range(1, STRETCH):  # to the end: where it would stop, nobody could foretell
+        found = start + step if statistics.code[start + step] == code else found
+    return found
 
 
 @part
@@ -188,20 +195,18 @@ def cell_for(statistics: Statistics, code: int) -> int:
     found = find(statistics, code)
     if found >= 0:
         return found
-    mask = statistics.code.size - 1
-    start = wide(mixed(np.uint64(code)) & np.uint64(mask))
+    start = stretch_of(statistics, code)
     least = LATEST
     for step in range(STRETCH):
-        cell = (start + step) & mask
-        weight = rank(statistics.seen[cell, 0] + statistics.seen[cell, 1])
+        weight = rank(statistics.seen[start + step, 0] + statistics.seen[start + step, 1])
         least = min(least, (weight & -STRETCH) | step)  # no branch: nobody could foretell it
-    return (start + (least & (STRETCH - 1))) & mask
+    return start + (least & (STRETCH - 1))
 
 
 @part
 def foresee(statistics: Statistics, code: int) -> None:
     """Ask for the cells of a key that is soon to come."""
-    start = wide(mixed(np.uint64(code)) & np.uint64(statistics.code.size - 1))
+    start = stretch_of(statistics, code)
     prefetch(statistics.code, start)
     prefetch(statistics.seen, start)
     prefetch(statistics.seen, start + 4)
@@ -211,7 +216,7 @@ def foresee(statistics: Statistics, code: int) -> None:
 @part
 def foresee_beside(statistics: Statistics, beside: Floats, code: int) -> None:
     """Ask for what somebody keeps of a key that is soon to come, two numbers a cell."""
-    start = wide(mixed(np.uint64(code)) & np.uint64(statistics.code.size - 1))
+    start = stretch_of(statistics, code)
     prefetch(beside, start)
     prefetch(beside, start + 4)
 
