@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from documents import ROOT, blocks, examples
+from documents import ROOT, blocks, examples, steps
 from penstock.core import hooks
+from shell import around, typed
 
 PAGE = ROOT / "docs" / "add_a_policy.md"
 ROWS, SPAN, MEMORY = 40, 12, 5
@@ -36,22 +37,28 @@ result = pen.run(
 )
 from penstock.policies.registry import lookup
 
-broken = {}
+checked, broken = [], {}
 sys.path.insert(0, given["tests"])
-from policies.contract import CHECKS, subjects
+from policies.contract import CHECKS
 
-(subject,) = [subject for subject in subjects() if subject.entry.name == "heaviest"]
-for check in CHECKS:
-    try:
-        check(subject)
-    except Exception as error:
-        broken[check.__name__] = repr(error)
+def noted(check):
+    def call(subject):
+        checked.append((subject.entry.name, check.__name__))
+        try:
+            check(subject)
+        except Exception as error:
+            broken[check.__name__] = repr(error)
+    return call
+
+wanted = [("heaviest", check.__name__) for check in CHECKS]
+CHECKS[:] = [noted(check) for check in CHECKS]
+exec(given["battery"], {})
 try:
     names = pen.policies()["name"].to_pylist()
 except TypeError as error:
     names = [str(error)]
 print(json.dumps({
-    "examples": told, "names": names, "broken": broken, "checks": len(CHECKS),
+    "examples": told, "names": names, "broken": broken, "checked": checked, "wanted": wanted,
     "shed": result.ledger.select(["side", "arrival", "shed_at"]).to_pylist(),
     "balanced": result.report.balanced, "policy": result.report.policy,
     "own": lookup("heaviest").own, "module": lookup("heaviest").kind.__module__,
@@ -60,9 +67,10 @@ print(json.dumps({
 
 
 class Outside(NamedTuple):
-    """What a process said that had the policy installed, and the cache it used."""
+    """What a process said that had the policy installed, where it was, and the cache it used."""
 
     said: dict[str, Any]
+    site: Path
     cache: Path
 
 
@@ -72,7 +80,9 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
     site, cache = home / "site", home / "cache"
     install(site)
     (home / "examples.txt").write_text(examples(PAGE), encoding="utf-8")
-    given = {"worth": WORTH, "span": SPAN, "memory": MEMORY, "rate": RATE, "tests": str(ROOT / "tests")}
+    _, battery = blocks(PAGE, "python")
+    given = {"worth": WORTH, "span": SPAN, "memory": MEMORY, "rate": RATE}
+    given |= {"tests": str(ROOT / "tests"), "battery": battery}
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(home / "examples.txt"), json.dumps(given)],
@@ -83,7 +93,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return Outside(json.loads(done.stdout), cache)
+    return Outside(json.loads(done.stdout), site, cache)
 
 
 def install(site: Path) -> None:
@@ -136,7 +146,17 @@ def test_it_keeps_what_it_says(outside: Outside) -> None:
 
 def test_it_keeps_the_contract_of_all_policies(outside: Outside) -> None:
     assert outside.said["broken"] == {}
-    assert outside.said["checks"] >= 7
+    assert outside.said["checked"] == outside.said["wanted"]
+    assert len(outside.said["wanted"]) >= 7
+
+
+def test_the_command_of_the_page_finds_the_contract(outside: Outside) -> None:
+    """In a checkout, with both packages installed; the checks themselves have run above."""
+    path = os.pathsep.join([str(outside.site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    [[command]] = steps(PAGE)
+    said = typed(command, ROOT, around(PYTHONPATH=path), "--collect-only --quiet -p no:cacheprovider")
+    assert [check for _, check in outside.said["wanted"] if check not in said] == []
+    assert all("heaviest" in line for line in said.splitlines() if "::" in line)
 
 
 def test_nothing_compiled_for_it_is_kept(outside: Outside) -> None:

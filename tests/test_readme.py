@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from documents import ROOT, blocks, blocks_of, commands, examples
+from documents import FENCE, ROOT, UNRUN, blocks, blocks_of, commands, examples, lines_of, steps, unrun
 from penstock import cli
 from penstock.policies.registry import Entry, entries
 
@@ -25,6 +25,22 @@ RUN = {  # pages whose blocks of Python are run, and where
     "docs/spark.md": "spark/test_documents.py",
     "docs/tutorial.md": "walking.py",
 }
+TYPED = {  # pages with commands that are run, and where
+    "CONTRIBUTING.md": "spark/test_shell_blocks.py",
+    "README.md": "spark/test_shell_blocks.py",  # its first two blocks: walking.py
+    "docs/add_a_policy.md": "test_add_a_policy.py",
+    "docs/dashboard.md": "spark/test_shell_blocks.py",
+    "docs/jobs.md": "spark/test_shell_blocks.py",
+    "docs/operations.md": "spark/test_shell_blocks.py",
+    "docs/refine.md": "spark/test_spark_refine.py",
+    "docs/tutorial.md": "walking.py",
+}
+TOML = {  # pages with files of TOML that are used, and where
+    "docs/add_a_policy.md": "test_add_a_policy.py",
+    "docs/jobs.md": "spark/test_jobs.py",
+    "docs/tutorial.md": "walking.py",
+}
+KNOWN = {"", "python", "pycon", "toml", "text"}  # without a name: commands; a text is no code, but drawn or said
 COMMAND = re.compile(r"`(penstock [a-z]+[^`]*)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
@@ -46,10 +62,30 @@ def test_the_readme_has_examples() -> None:
     assert ">>> " in examples(ROOT / "README.md")
 
 
-def test_every_block_of_python_is_run_by_a_test() -> None:
-    assert set(RUN) == {name(path) for path in DOCUMENTS if blocks(path, "python")}
-    for page, test in RUN.items():
+@pytest.mark.parametrize(
+    ("found", "run"),
+    [
+        ({name(path) for path in DOCUMENTS if blocks(path, "python")}, RUN),
+        ({name(path) for path in DOCUMENTS if blocks(path, "toml")}, TOML),
+        ({name(path) for path in DOCUMENTS if any(steps(path))}, TYPED),
+    ],
+    ids=["python", "toml", "shell"],
+)
+def test_every_block_is_run_by_a_test(found: set[str], run: dict[str, str]) -> None:
+    assert set(run) == found
+    for page, test in run.items():
         assert Path(page).name in (ROOT / "tests" / test).read_text(encoding="utf-8")
+
+
+def test_there_are_no_other_blocks() -> None:
+    """A block that is in no language of these, or that is not seen because it is indented, would not be run."""
+    text = "".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+    languages = {fence[1] for line in text.splitlines() if (fence := FENCE.match(line))}
+    others = [block for each in languages - KNOWN for block in blocks_of(text, each)]
+    assert [block for block in others if not unrun(block)] == []
+    assert re.findall(r"^(?:[ \t]+```|[ \t]*~~~).*", text, re.MULTILINE) == []
+    printed = [*others, *(line for path in DOCUMENTS for block in blocks(path, "") for line in lines_of(block))]
+    assert [start for start in UNRUN if not any(words.startswith(start) for words in printed)] == []
 
 
 def hooks() -> Any:

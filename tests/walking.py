@@ -1,23 +1,16 @@
 """Walk through the tutorial as somebody would who has nothing but the page, and no Java."""
 
-import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
-from urllib.request import urlopen
 
-from documents import ROOT, blocks, commands_of
+from documents import ROOT, blocks, steps
+from shell import served, typed
 
 PAGE, README = ROOT / "docs" / "tutorial.md", ROOT / "README.md"
-SECONDS = 900  # the first use of a policy compiles it
-MORE = {  # what is added to a command, to read it or to be done sooner
-    "penstock compare": ["--json"],
-    "penstock demo": ["--rows", "20000", "--seconds", "2"],
-}
 
 
 def walked(folder: Path, tools: Path, **environment: str) -> None:
@@ -31,31 +24,19 @@ def walked(folder: Path, tools: Path, **environment: str) -> None:
     (folder / "job.toml").write_text(job, encoding="utf-8")
     env = without_java(folder / "tools", tools) | {"COLUMNS": "200", "PENSTOCK_ENGINES": str(folder / "engines")}
     env |= environment
-
-    def done(command: str, *more: str) -> str:
-        words = [*shlex.split(command), *more]
-        ran = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=SECONDS)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
-    steps = [line for block in blocks(PAGE, "") for line in block.splitlines()]
-    assert steps.pop(0).startswith("pip install")
-    named = [shlex.split(line) for block in blocks(README, "")[:2] for line in commands_of(block)]
-    known = [shlex.split(step) for step in steps]
-    steps += [shlex.join(words) for words in named if words not in known]
     said: dict[str, str] = {}
-    for command in steps:
+    for command in dict.fromkeys(line for block in [*steps(PAGE), *steps(README)[:2]] for line in block):
         if command.startswith("penstock dashboard"):
-            look(command, folder, env)
+            assert len(served(command, folder, env)["job"]["points"]) == 4  # a file of each side a micro-batch
         else:
-            said[command] = done(command, *MORE.get(" ".join(command.split()[:2]), []))
+            said[command] = typed(command, folder, env, "--json" if command.startswith("penstock compare") else "")
     assert list(said)[:2] == ["penstock demo", "python draw.py"]
     compared = json.loads(next(text for command, text in said.items() if command.startswith("penstock compare")))
     exact = {row["pairs"] for row in compared["scores"] if row["policy"] == "exact"}
-    found = json.loads(done("penstock run job.toml", "--json"))  # there is nothing left to do
+    found = json.loads(typed("penstock run job.toml --json", folder, env))  # there is nothing left to do
     assert found["batches"] == 0
     assert (folder / "found.parquet").exists()
-    assert exact == {int(done(f"python -c {shlex.quote(count)}"))}
+    assert exact == {int(typed(f"python -c {shlex.quote(count)}", folder, env))}
     assert re.search(r"recall +\S*\d", said["penstock run job.toml"])
 
 
@@ -71,18 +52,3 @@ def without_java(others: Path, tools: Path) -> dict[str, str]:
     assert shutil.which("bash", path=env["PATH"])
     assert shutil.which("java", path=env["PATH"]) is None
     return env
-
-
-def look(command: str, folder: Path, env: dict[str, str]) -> None:
-    """Open the page that a command serves, and see the job there."""
-    words = [*shlex.split(command), "--port", "0"]
-    with subprocess.Popen(
-        words, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as ran:
-        try:
-            assert ran.stdout is not None
-            address = next(found[0] for line in ran.stdout if (found := re.search(r"http://127\.0\.0\.1:\d+/", line)))
-            with contextlib.closing(urlopen(f"{address}data.json", timeout=30)) as answer:  # noqa: S310 - loopback
-                assert len(json.load(answer)["queries"]["job"]["points"]) == 4  # a file of each side a micro-batch
-        finally:
-            ran.terminate()

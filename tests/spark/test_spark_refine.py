@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as pen
-from documents import ROOT, blocks
+from documents import ROOT, blocks, steps
 from penstock.errors import ColumnError, InputError, PolicyError, StateError, WindowError
 from penstock.operator.join import settings_of
 from penstock.spark import refine as refining
+from penstock.streams.workloads import zipf
+from shell import around, typed
 from streaming import counted, read_stream, straggling, write_batches
 
 ROWS, SECOND, CUTS = 240, 1_000_000, [40, 90, 160]
@@ -185,25 +187,36 @@ def test_the_command_does_the_same(spark: Any, written: dict[str, str], tmp_path
 
 
 def test_the_document_is_right(spark: Any, tmp_path: Path) -> None:
-    """The blocks of docs/refine.md run one after the other, and complete the result."""
+    """The blocks of docs/refine.md run one after the other, and complete the result; so do its commands."""
+    lake = tmp_path / "lake"
     for name, seed in (("clicks", 1), ("views", 2)):
         rows = straggling(seed, ROWS).drop_columns(["w"]).rename_columns({"k": "user"})
-        write_batches(rows, tmp_path / name, [120])
-    names: dict[str, Any] = {name: read_stream(spark, tmp_path / name) for name in ("clicks", "views")}
-    names |= {"pen": pen, "spark": spark, "lake": str(tmp_path)}
+        write_batches(rows, lake / name, [120])
+    names: dict[str, Any] = {name: read_stream(spark, lake / name) for name in ("clicks", "views")}
+    names |= {"pen": pen, "spark": spark, "lake": str(lake)}
     for block in blocks(ROOT / "docs" / "refine.md", "python"):
         exec(block, names)  # noqa: S102
-    found = ids(spark.read.parquet(str(tmp_path / "found")))
-    exact = ids(pen.join(*(spark.read.parquet(str(tmp_path / name)) for name in ("clicks", "views")), **names["how"]))
+    found = ids(spark.read.parquet(str(lake / "found")))
+    exact = ids(pen.join(*(spark.read.parquet(str(lake / name)) for name in ("clicks", "views")), **names["how"]))
     assert exact == found + ids(names["rest"])
-    assert ids(names["rest"]) == ids(spark.read.parquet(str(tmp_path / "rest")))
+    assert ids(names["rest"]) == ids(spark.read.parquet(str(lake / "rest")))
     assert ids(names["rest"]).total() > 0
-    three = [spark.read.parquet(str(tmp_path / name)) for name in ("found3", "rest3")]
+    three = [spark.read.parquet(str(lake / name)) for name in ("found3", "rest3")]
     assert all(rows.count() > 0 for rows in three)
     sighted = three[0].unionByName(three[1]).select("id_clicks", "id_views", "id_again")
     assert sighted.count() == sighted.distinct().count()
-    frames = {each: spark.read.parquet(str(tmp_path / name)) for each, name in THREE.items()}
+    frames = {each: spark.read.parquet(str(lake / name)) for each, name in THREE.items()}
     assert sighted.subtract(pen.multijoin(frames, **names["three"]).select(*sighted.columns)).count() == 0
+    (lake / "rest").rename(lake / "first")
+    for name, table in zip(("calls", "trades"), zipf(5_000, keys=200, seed=7)[:2], strict=True):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    for command in [line for block in steps(ROOT / "docs" / "refine.md") for line in block]:
+        typed(command, tmp_path, around(PENSTOCK_ENGINES=str(tmp_path / "engines")))
+    assert ids(names["rest"]) == ids(spark.read.parquet(str(lake / "rest")))
+    calls, trades = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("calls", "trades"))
+    sizes = [pq.read_metadata(tmp_path / f"{name}.parquet").num_rows for name in ("found", "rest")]
+    assert sum(sizes) == pen.join(calls, trades, on="key", time="ts", window=1_000).num_rows
+    assert min(sizes) > 0
 
 
 THREE = {"clicks": "clicks", "views": "views", "again": "clicks"}
