@@ -72,7 +72,7 @@ bench-quality: $(READY) ## measure every policy as a share of the optimum; write
 bench-archive: $(READY) ## measure what policies leave incomplete; writes benchmarks/archive.json, docs/refine.md's table
 	$(BIN)/python -m benchmarks.archive
 
-bench-refine: $(READY) ## measure the repair of a tenth of 10^7 rows beside the whole join; writes benchmarks/refine.json
+bench-refine: $(READY) ## measure the repair of a tenth and a fifth of 10^7 rows beside the whole join; writes benchmarks/refine.json
 	$(BIN)/python -m benchmarks.refine
 
 bench-auto: $(READY) ## measure auto beside the best other policy; writes benchmarks/auto.json and docs/auto.md's table

@@ -339,7 +339,7 @@ def multiway_spark_table(cases: dict[str, Any]) -> str:
     return table("four streams on Spark", head, rows)
 
 
-def repair_table(results: dict[str, dict[str, Any]]) -> str:
+def repair_table(results: list[dict[str, Any]]) -> str:
     """Return what repairs on Spark took, beside whole joins."""
     head = ["rows", "rows shed", "pairs missing", "repair", "whole join", "repair / whole join", "of the processor"]
     rows = [
@@ -352,7 +352,7 @@ def repair_table(results: dict[str, dict[str, Any]]) -> str:
             f"{found['repair_seconds'] / found['whole_seconds']:.2f}",
             f"{found['repair_processor_seconds'] / found['whole_processor_seconds']:.2f}",
         ]
-        for found in results.values()
+        for found in results
     ]
     return registry_tables.table(head, rows)
 
