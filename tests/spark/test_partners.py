@@ -116,7 +116,9 @@ def test_files_and_tables_give_the_missing_pairs_once(
         paths = []
         for at in range(3):
             paths.append(str(tmp_path / f"{name}{at}.parquet"))
-            pq.write_table(table_of(some[at::3], ledger=ledger), paths[-1])
+            differ = dict.fromkeys(partners.WORDS, "DELTA_BYTE_ARRAY") if ledger and at else None  # as of few rows
+            table = table_of(some[at::3], ledger=ledger)
+            pq.write_table(table, paths[-1], use_dictionary=differ is None, column_encoding=differ)
         return paths
 
     shed = written("lost", lost, ledger=True)

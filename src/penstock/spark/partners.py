@@ -75,11 +75,31 @@ class Files:
     def _part(self, path: str, columns: Sequence[str], fields: Fields) -> pa.Table:
         """Return the rows of one file; a column that came later is null in it."""
         system, inside = place(path)
-        words = [name for name in WORDS if name in columns]
-        with system.open_input_file(inside) as file, pq.ParquetFile(file, read_dictionary=words) as parquet:
+        with system.open_input_file(inside) as file:
+            end = pq.read_metadata(file)
+            plain = _plain_words(end)
+            words = [name for name in WORDS if name in columns and name not in plain]
             wanted = [*columns, *(f"{SIDES[side]}.{name}" for side, name in fields)]
-            table = parquet.read(columns=wanted, use_threads=False)
+            with pq.ParquetFile(file, metadata=end, read_dictionary=words) as parquet:
+                table = parquet.read(columns=wanted, use_threads=False)
+        for name in plain & set(columns):
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, table[name].dictionary_encode())
         return _flat(table, columns, fields, self.schemas)
+
+
+def _plain_words(end: pq.FileMetaData) -> set[str]:
+    """Return the columns of few words that a file has as differences: with few rows, numbers of words do not pay.
+
+    Arrow reads such columns, but not as numbers.
+    """
+    groups = [end.row_group(at) for at in range(end.num_row_groups)]
+    columns = [group.column(at) for group in groups for at in range(group.num_columns)]
+    return {
+        each.path_in_schema
+        for each in columns
+        if each.path_in_schema in WORDS and any(name.startswith("DELTA") for name in each.encodings)
+    }
 
 
 class Table:
