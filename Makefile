@@ -21,6 +21,7 @@ demo: $(READY) ## join two live streams inside a memory budget and show what it 
 	$(BIN)/penstock demo
 
 test: lint types $(READY) ## everything that must hold: lint, types, rooms, tests
+	$(BIN)/python -m pytest --collect-only --quiet --quiet  # several processes would tell of a broken file at the end only
 	$(BIN)/penstock warmup
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 

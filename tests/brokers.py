@@ -1,10 +1,11 @@
-"""A Kafka broker of one node on loopback, and the connector that Spark reads it with: jars come through Maven."""
+"""A Kafka broker of one node on loopback, and what Spark reads it and Delta with: through Maven, and pip."""
 
 import os
 import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -56,6 +57,16 @@ def fetched(profile: str) -> list[str]:
             pytest.skip(f"Maven could not fetch the jars of the {profile}: {done.stdout.strip()[-300:]}")
         (folder / "complete").touch()
     return sorted(map(str, folder.glob("*.jar")))
+
+
+def pyspark_of(version: str) -> Path:
+    """Return a folder with a release of PySpark alone, through pip the first time."""
+    folder = JARS / f"pyspark-{version}"
+    if not (folder / "complete").exists():
+        words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        subprocess.run([*words, f"pyspark=={version}"], check=True, timeout=MAVEN_SECONDS)
+        (folder / "complete").touch()
+    return folder
 
 
 def free_port() -> int:

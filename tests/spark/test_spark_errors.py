@@ -4,6 +4,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 import penstock as pen
 from penstock.errors import BudgetError, ColumnError, InputError, SessionError, TimeError
+from penstock.spark.inputs import failure
 from penstock.spark.session import PROVIDER
 from streaming import read_stream, run_to_end, ticking, write_batches
 
@@ -167,3 +169,19 @@ def test_nothing_runs_before_the_action(spark: Any, tmp_path: Path) -> None:
     assert joined.count() > 0
     assert ran.value >= 2 * TABLE.num_rows
     assert not any(tmp_path.iterdir())
+
+
+MISSING_METHOD = "'void org.apache.spark.sql.execution.LogicalRDD.<init>(scala.collection.immutable.Seq, boolean)'"
+
+
+@pytest.mark.parametrize(
+    "said", [MISSING_METHOD, f"job aborted\nCaused by: java.lang.NoSuchMethodError: {MISSING_METHOD}"]
+)
+def test_a_jar_made_for_another_spark_is_told(said: str) -> None:
+    query = SimpleNamespace(exception=lambda: RuntimeError(f"{said}\n=== Streaming Query ==="))
+    assert "made for another Spark than" in str(failure(query))
+
+
+def test_other_failures_do_not_blame_jars() -> None:
+    query = SimpleNamespace(exception=lambda: RuntimeError("no space left on device (os.write)"))
+    assert "made for another Spark" not in str(failure(query))

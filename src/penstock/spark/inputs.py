@@ -1,5 +1,6 @@
 """Open streams by the name of their format, and shape them by expressions, with errors that say what is wrong."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -18,6 +19,7 @@ DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+MISSING = re.compile(r"'[\w.$\[\]]+ [\w.$]+\.[\w$<>]+\(.*\)'")  # how the JVM names a method that is not there
 ABSENT = ("DATA_SOURCE_NOT_FOUND", "Failed to find", "catalog plugin class")  # how Spark says it
 
 
@@ -127,4 +129,8 @@ def failure(query: Any) -> SessionError | None:
     told_by_us = [line for line in lines if line.startswith("penstock.errors.")]
     causes = [line for line in lines if line.startswith("Caused by:")]
     why = (told_by_us or causes or lines[:1] or [type(failed).__name__])[-1]  # the deepest cause stands last
-    return SessionError("query", why[:2000], "the job goes on from its checkpoint when it is run again")
+    want = "the job goes on from its checkpoint when it is run again"
+    if MISSING.fullmatch(why.removeprefix("Caused by: java.lang.NoSuchMethodError: ")):
+        made_for = f"a jar calls it that was made for another Spark than {pyspark.__version__}"
+        want = f"{made_for}: take its release for this one, or the PySpark that it was made for; then {want}"
+    return SessionError("query", why[:2000], want)
