@@ -125,7 +125,7 @@ def clock(title: str, measured: list[dict[str, Any]] | None, latency: float) -> 
         if method != "auto":
             continue
         ratio = one["pairs"] / max(1, runs[case, speed, "random-drop"]["pairs"])
-        what = f"{title}: {case}, {speed}x the sustainable rate, {one['minutes']:g} minutes"
+        what = f"{title}: {case}, {speed}x the sustainable rate, {one['minutes']:g} min"
         lag = f"{one['lag']:.2f} s; {one['late']:.1%} of the pushes late"
         found += [
             (f"{what}: longest lag", f"< {latency:g} s", lag, one["lag"] < latency),
