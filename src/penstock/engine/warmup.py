@@ -18,14 +18,17 @@ from penstock.engine import multijoin
 from penstock.engine.offline import optimum
 from penstock.errors import PolicyError
 from penstock.operator import several
+from penstock.operator.conditions import overlap
 from penstock.operator.join import Join
 from penstock.operator.settings import SIDES, Settings
 from penstock.policies import registry
+from penstock.policies.cpu.controller import Cpu
 from penstock.policies.registry import Policy
 from penstock.streams.workloads import zipf
 
 EXACT, LATE = "exact", "exact:late"  # rows that may be late are kept as those of a bounded join are
 SEVERAL = "several"  # the join of more than two streams
+SETS, KEYS = "cpu:sets", "cpu:keys"  # joins under a CPU budget, on sets and on keys
 SHARED = "shared"  # what all have in common and only larger joins or keys of bytes use
 OPTIMUM = "optimum"
 VALUED = "auto:importance"  # another order than without
@@ -49,7 +52,7 @@ def names() -> list[str]:
     own.sort(key=lambda entry: (getattr(entry.kind, "fades", False), getattr(entry.kind, "ranks", None) == "key"))
     own.reverse()
     second = ["rand:at=input"] if any(entry.name == "rand" for entry in own) else []
-    return [VALUED, *(entry.name for entry in own), *second, LATE, SEVERAL, EXACT, SHARED, OPTIMUM]
+    return [VALUED, *(entry.name for entry in own), *second, LATE, SEVERAL, SETS, KEYS, EXACT, SHARED, OPTIMUM]
 
 
 def name_of(policy: Policy) -> str | None:
@@ -146,9 +149,9 @@ def touch(name: str) -> None:
         for limit in (None, 1e-9):  # whole, and cut short
             optimum(streams.left, streams.right, settings, time_limit=limit)
         return
-    exact = name in {EXACT, LATE}
+    exact = name in {EXACT, LATE, SETS, KEYS}
     op = Join(
-        on=["key", "name"] if name == SHARED else "key",
+        on={SHARED: ["key", "name"], SETS: overlap("set", at_least=1)}.get(name, "key"),
         time="ts",
         window=300,
         lateness=int(name == LATE),
@@ -156,6 +159,7 @@ def touch(name: str) -> None:
         policy=_policy(name),
         importance="key" if name == VALUED else None,
         ledger="off",
+        cpu=Cpu(FLOOD) if name in {SETS, KEYS} else None,
     )
     keys = FLOOD if name == SHARED else STEP
     for left, right in zip(_pieces(keys, 0), _pieces(keys, 1), strict=True):
@@ -165,7 +169,7 @@ def touch(name: str) -> None:
 
 def _policy(name: str) -> Policy:
     word, _, options = name.partition(":")
-    if word == EXACT or name == VALUED:
+    if word == EXACT or name in {VALUED, SETS, KEYS}:
         return registry.policy("auto")
     if word == SHARED:
         return registry.policy("oldest")
@@ -178,7 +182,8 @@ def _pieces(keys: int, seed: int) -> Iterator[pa.Table]:
     """Yield rows of one side: a flood at one time, then a trickle, so that what grows also shrinks."""
     rows = np.arange(FLOOD + TRICKLE)
     key = pa.array((rows * 7 + seed) % keys)
-    table = pa.table({"ts": np.maximum(rows - FLOOD, 0), "key": key, "name": key.cast(pa.string())})
+    sets = pa.ListArray.from_arrays(np.arange(rows.size + 1, dtype=np.int32), key)
+    table = pa.table({"ts": np.maximum(rows - FLOOD, 0), "key": key, "name": key.cast(pa.string()), "set": sets})
     yield table[:FLOOD]
     for start in range(FLOOD, FLOOD + TRICKLE, STEP):
         yield table[start : start + STEP]
