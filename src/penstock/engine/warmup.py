@@ -1,4 +1,4 @@
-"""Compile the kernels of the package's policies and of the optimum ahead of time, on all cores, into the cache."""
+"""Compile the kernels of policies, CPU budgets and the optimum ahead of time, on all cores, into the cache."""
 
 import os
 import subprocess
