@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core import kin as kindred
-from penstock.core.hooks import by_importance, counts, has_ties, holds, offset, ranks, scale, score, tie
+from penstock.core.hooks import by_importance, counts, foresee, has_ties, holds, offset, ranks, scale, score, tie
 from penstock.core.hooks import fades as fading
 from penstock.core.jit import borrowed, columns, kernel, outlined, overload, part, prefetch, uncached, wide
 from penstock.core.kin import Kin, join_kin, leave_kin
@@ -36,6 +36,7 @@ from penstock.core.windows import (
     BUNCH,
     BUNCHES,
     CLOCK,
+    CODE,
     LIVE,
     NEWER,
     NO_TICK,
@@ -659,8 +660,35 @@ def _ask_for_keys(policy: Any, windows: Windows, heap: Heap, side: int, depth: i
             ask_for_neighbours(windows, slot)
 
 
+def _ask_for_kin(policy: Any, windows: Windows, heap: Heap, side: int, depth: int) -> None:
+    if heap.size[side] < CACHED:
+        return
+    tag, path, root = heap.tag[side], heap.path, heap.kin.root[side]
+    if depth > 3:
+        prefetch(windows.code, tag[path[2], LEAF])
+        prefetch(root, tag[path[2], LEAF])
+    if depth > 2:
+        ask_for_player(policy, windows, heap, tag[path[1], LEAF], wide(root[tag[path[1], LEAF]]))
+    if depth > 0:
+        slot = wide(root[tag[0, LEAF]])
+        if slot >= 0:
+            ask_for_neighbours(windows, slot)
+
+
+@part
+def ask_for_player(policy: Any, windows: Windows, heap: Heap, key: int, slot: int) -> None:
+    """Ask for what the score of a key's least important tuple is made of, and for what its leaving will touch."""
+    if slot >= 0:
+        prefetch(windows.stamp, slot)
+        prefetch(windows.importance, slot)
+        prefetch(heap.kin.link, slot)
+        foresee(policy, windows.code[key, CODE])
+
+
 @overload(ask_for_candidates)
 def _ask_for_candidates(policy: Any, windows: Any, heap: Any, side: Any, depth: Any) -> Any:  # noqa: ARG001
+    if by_importance(policy):
+        return _ask_for_kin
     if ranks(policy) == "key":
         return _ask_for_keys
     return lambda policy, windows, heap, side, depth: None  # noqa: ARG005
@@ -697,8 +725,30 @@ def _ask_for_their_keys(policy: Any, windows: Windows, heap: Heap, side: int, sl
     prefetch(link, wide(link[following, NEWER]))
 
 
+def _ask_for_their_kin(policy: Any, windows: Windows, heap: Heap, side: int, slot: int) -> None:
+    if windows.marks[LIVE + side] < CACHED:
+        return
+    link = windows.link
+    following = wide(link[slot, NEWER])
+    if following < 0:
+        return
+    key = key_of(wide(link[following, BUNCH]))
+    ask_for_player(policy, windows, heap, key, wide(heap.kin.root[side, key]))
+    for _ in range(2):
+        following = wide(link[following, NEWER])
+        if following < 0:
+            return
+    key = key_of(wide(link[following, BUNCH]))
+    prefetch(windows.code, key)
+    prefetch(heap.kin.root[side], key)
+    prefetch(heap.known[side], key)
+    prefetch(link, wide(link[following, NEWER]))
+
+
 @overload(ask_for_waiting)
 def _ask_for_waiting(policy: Any, windows: Any, heap: Any, side: Any, slot: Any) -> Any:  # noqa: ARG001
+    if by_importance(policy):
+        return _ask_for_their_kin
     return _ask_for_their_keys if ranks(policy) == "key" else _ask_for_neighbours
 
 

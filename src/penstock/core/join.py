@@ -297,9 +297,10 @@ class WindowJoin:
 def most_keys(held: int, rows: int, most: int) -> int:
     """Return how many ids there may be for so many keys with tuples before ids that nobody needs are looked for.
 
-    `most` is how many tuples a budget lets in.
+    `most` is how many tuples a budget lets in, of which some will share a key. The fewer ids there are beyond those
+    held, the less memory they take and the more of them are looked at for each that is found: here five.
     """
-    return max(held + max(held // 2, 2 * rows, min(4 * held, FEW_KEYS)), store.roomy(held, most))
+    return max(held + max(held // 4, 2 * rows, min(4 * held, FEW_KEYS)), store.roomy(held, most - most // 4))
 
 
 def flatten(name: str, value: Any) -> dict[str, npt.NDArray[Any]]:
