@@ -8,6 +8,7 @@ from benchmarks import archive, auto, cpu, dashboard, figures, optimum, quality,
 
 from documents import ROOT
 from penstock.policies.registry import Entry, entries
+from penstock.report.papers.registry import PAPERS
 
 KNOWN = {"das2003", "dual2006", "gedik2007", "importance2006", "golab2003"}
 OWN = [entry for entry in entries() if entry.own]
@@ -112,6 +113,13 @@ def test_every_policy_names_a_known_paper_or_is_a_baseline(entry: Entry) -> None
 def test_every_policy_of_a_paper_says_where_the_paper_has_it(entry: Entry) -> None:
     where = registry_tables.section(entry)
     assert entry.paper == registry_tables.BASELINE or where.startswith("§")
+
+
+@pytest.mark.parametrize("paper", sorted(KNOWN))
+def test_claims_are_read_from_figures_that_can_be_measured(paper: str) -> None:
+    named = {number for claim in registry_tables.claims(paper) for number in claim.figures}
+    assert named
+    assert named <= set(PAPERS[paper].figures)
 
 
 @pytest.mark.parametrize("paper", sorted({entry.paper for entry in OWN} & KNOWN))
