@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2  # processes that run tests at once; each may start a Spark of its own
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-chaos test-kafka test-wheel lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-archive bench-refine bench-auto bench-recall bench-cpu bench-dashboard figures docs site clean
+.PHONY: help demo test test-browser test-chaos test-kafka test-wheel test-site lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-archive bench-refine bench-auto bench-recall bench-cpu bench-dashboard figures docs site clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ test-kafka: $(READY) ## run jobs against a real Kafka broker on loopback, and a 
 
 test-wheel: $(READY) ## build the wheel, install it alone into a fresh environment, and submit it to a cluster on loopback
 	$(BIN)/python -m pytest -m wheel tests/wheel
+
+test-site: $(READY) ## build the site of the documentation in a fresh environment, strictly
+	$(BIN)/python -m pytest -m site tests/site
 
 lint: $(READY) ## ruff and the rooms (import-linter)
 	$(BIN)/ruff check .

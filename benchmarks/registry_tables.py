@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.policies.registry import Entry, entries
 
@@ -61,18 +61,35 @@ def papers_table() -> str:
             for entry in own
             if entry.paper == paper
         ]
-        checked = [[claim, ", ".join(link(name) for name in used), test] for claim, used, test in claims(paper)]
+        checked = [
+            [
+                tested.says,
+                ", ".join(f"[{paper}/{number}](claims.md#{paper})" for number in tested.figures) or "-",
+                ", ".join(link(name) for name in tested.modules),
+                f"[`{tested.test}`]({TOP}tests/papers/test_{paper}.py)",
+            ]
+            for tested in claims(paper)
+        ]
         if not algorithms and not checked:
             continue
         parts += [f"## {paper}", f"{title}."]
         if algorithms:
             parts.append(table(["algorithm", "where the paper has it", "module"], algorithms))
-        parts.append(table(["claim", "module", "test"], checked) if checked else "No claim is tested yet.")
+        parts.append(table(["claim", "figure", "module", "test"], checked) if checked else "No claim is tested yet.")
     return "\n\n".join(parts)
 
 
-def claims(paper: str) -> Iterator[tuple[str, list[str], str]]:
-    """Yield the tested claims of a paper: in words, the modules each is about, and a link to the test."""
+class Tested(NamedTuple):
+    """A claim that is tested: in words, the figures it is read from, the modules it is about, and the test's name."""
+
+    says: str
+    figures: list[str]
+    modules: list[str]
+    test: str
+
+
+def claims(paper: str) -> Iterator[Tested]:
+    """Yield the tested claims of a paper."""
     path = CLAIMS / f"test_{paper}.py"
     if not path.exists():
         return
@@ -82,7 +99,14 @@ def claims(paper: str) -> Iterator[tuple[str, list[str], str]]:
     for node in sorted(functions, key=lambda node: node.lineno):
         if node.name.startswith("test_"):
             written = (ast.get_docstring(node) or node.name.removeprefix("test_").replace("_", " ")).splitlines()[0]
-            yield written.rstrip("."), words.modules(node), f"[`{node.name}`](../tests/papers/{path.name})"
+            yield Tested(written.rstrip("."), figures_of(node), words.modules(node), node.name)
+
+
+def figures_of(test: ast.FunctionDef) -> list[str]:
+    """Return the numbers in ``@pytest.mark.figure(...)`` above a test."""
+    calls = [each for each in test.decorator_list if isinstance(each, ast.Call)]
+    named = [call.args for call in calls if ast.unparse(call.func) == "pytest.mark.figure"]
+    return [str(ast.literal_eval(number)) for numbers in named for number in numbers]
 
 
 class Vocabulary:

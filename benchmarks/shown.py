@@ -1,4 +1,4 @@
-"""Say of each thing that joins of several streams must show what was wanted, what was measured, and if it is met."""
+"""Say of each thing that joins must show what was wanted, what was measured, and if it is met."""
 
 from itertools import pairwise
 from typing import Any
@@ -23,8 +23,89 @@ def rows(known: dict[str, Any], sizes: list[dict[str, Any]]) -> list[list[str]]:
         adaptation(known["adaptation"]),
         *shedding(known["shedding"]),
     ]
+    return in_words(found)
+
+
+def in_words(found: list[Row]) -> list[list[str]]:
+    """Return lines as tables have them."""
     words = {True: "yes", False: "**no**", None: "-"}
     return [[what, wanted, measured, words[met]] for what, wanted, measured, met in found]
+
+
+def of_two(results: dict[str, Any]) -> list[list[str]]:
+    """Return a line for each thing that joins of two must show of speed and memory, in words.
+
+    Parameters:
+        results: what ``benchmarks`` measured, or a part of it.
+    """
+    joins = results.get("joins", {})
+    found = [*exact(joins), *bounded(joins)] if joins else []
+    found += growth(results["growth"]) if "growth" in results else []
+    found += important(results["important"]) if "important" in results else []
+    found += memory(results["memory"]) if "memory" in results else []
+    return in_words(found)
+
+
+def both(values: list[float], unit: str) -> str:
+    """Return what was measured with sparse and with dense keys."""
+    return ", ".join(f"{value:.0%}" if unit == "%" else f"{value:.1f}{unit}" for value in values)
+
+
+def exact(joins: dict[str, Any]) -> list[Row]:
+    """Compare exact joins with bare loops, and with others from Arrow to Arrow."""
+    shares = [min(case["bare"].values()) / case["engine"]["exact"] for case in joins.values()]
+    found: list[Row] = [
+        ("exact, sparse and dense keys", ">= 60 % of the faster bare loop", both(shares, "%"), min(shares) >= 0.6)
+    ]
+    for name, other in (("polars", "Polars"), ("duckdb", "DuckDB")):
+        times = [case["loops"][name]["wall"] / case["loops"]["penstock"]["wall"] for case in joins.values()]
+        found.append((f"exact, against {other} in a loop", ">= 5x as fast", both(times, "x"), min(times) >= 5))
+    return found
+
+
+def bounded(joins: dict[str, Any]) -> list[Row]:
+    """Compare policies with a bare loop that keeps everything."""
+    found: list[Row] = []
+    for policy, least in (("oldest", 0.4), ("rand", 0.4), ("prob", 0.4), ("life", 0.1)):
+        shares = [case["bare"]["chains"] / case["engine"][policy] for case in joins.values()]
+        found.append(
+            (
+                f"`{policy}`, half the memory",
+                f">= {least * 100:.0f} % of bare chains",
+                both(shares, "%"),
+                min(shares) >= least,
+            )
+        )
+    return found
+
+
+def growth(cases: list[dict[str, Any]]) -> list[Row]:
+    """Compare the time per row at the largest memory with that at the smallest."""
+    times: dict[str, list[float]] = {}
+    for case in cases:
+        times.setdefault(case["policy"], []).append(case["ns_per_tuple"])
+    grown = {policy: mine[-1] / mine[0] for policy, mine in times.items()}
+    said = ", ".join(f"`{policy}` {ratio:.2f}x" for policy, ratio in grown.items())
+    return [("time per row, memory 1,000 times as large", "< 2x", said, max(grown.values()) < 2)]
+
+
+def important(known: dict[str, Any]) -> list[Row]:
+    """Compare policies that look at importance with `prob`."""
+    times = known["engine"]
+    shares = {policy: times["prob"] / time for policy, time in times.items() if policy != "prob"}
+    said = ", ".join(f"`{policy}` {share:.0%}" for policy, share in shares.items())
+    return [
+        ("policies that look at importance", ">= 25 % of the speed of `prob`", said, min(shares.values()) >= 0.25)
+    ]
+
+
+def memory(cases: list[dict[str, Any]]) -> list[Row]:
+    """Compare the memory taken with the bytes of the rows kept."""
+    most: dict[str, float] = {}
+    for case in cases:
+        most[case["policy"]] = max(most.get(case["policy"], 0.0), case["ratio"])
+    said = ", ".join(f"`{policy}` {ratio:.2f}x" for policy, ratio in most.items())
+    return [("memory, of the kept rows' bytes", "< 3x", said, max(most.values()) < 3)]
 
 
 def costs(cases: list[dict[str, Any]]) -> list[Row]:
@@ -32,7 +113,12 @@ def costs(cases: list[dict[str, Any]]) -> list[Row]:
     differ, printed = (sum(case[name] for case in cases) for name in ("differ", "costs"))
     worst = max(case["heuristic"] for case in cases)
     return [
-        ("costs printed in golab2003, Tables 5 to 7", "to the digit", f"{printed - differ} of {printed}", not differ),
+        (
+            "costs printed in golab2003, Tables 5 to 7",
+            "to the digits printed",
+            f"{printed - differ} of {printed}",
+            not differ,
+        ),
         ("the paper's heuristic on Tables 5 to 7", "the optimum", f"{worst:.2f}x the cheapest at most", worst == 1),
     ]
 

@@ -40,10 +40,12 @@ def speed_table(results: dict[str, Any]) -> str:
         ("important", "Policies that look at importance", important_table),
         ("memory", "Memory", memory_table),
     ]
-    return "\n\n".join(
+    written = [
         write_part(results[part]) if part in results else f"{title}: not measured."
         for part, title, write_part in parts
-    )
+    ]
+    wanted = shown.of_two(results)
+    return "\n\n".join([*written, *([table("", ["wanted", "measured", "met"], wanted)] if wanted else [])])
 
 
 def arrays_table(joins: dict[str, Any]) -> str:
@@ -118,7 +120,7 @@ def important_table(important: dict[str, Any]) -> str:
 def memory_table(memory: list[dict[str, Any]]) -> str:
     """Return how much memory a bounded join takes."""
     rows = [
-        [f"`{entry['policy']}`", f"{entry['span']:,}", f"{entry['grown'] / 1e6:.0f} MB", f"{entry['ratio']:.1f}x"]
+        [f"`{entry['policy']}`", f"{entry['span']:,}", f"{entry['grown'] / 1e6:.0f} MB", f"{entry['ratio']:.2f}x"]
         for entry in memory
     ]
     head = ["window", "grown by", "of the kept rows' bytes"]

@@ -19,7 +19,7 @@ from penstock.spark import java
 
 JARS_FILE = Path(__file__).parent / "kafka" / "jars.xml"
 JARS = Path(os.environ.get("PENSTOCK_KAFKA_JARS", Path.home() / ".cache" / "penstock-kafka"))
-MAVEN_SECONDS, START_SECONDS = 600, 60
+FETCH_SECONDS, START_SECONDS = 600, 60
 PROPERTIES = """
 process.roles=broker,controller
 node.id=1
@@ -52,9 +52,7 @@ def fetched(profile: str) -> list[str]:
             pytest.skip("no Maven on the PATH: install it (Debian: apt-get install maven) to test against Kafka")
         words = [maven, "-q", "-B", "-f", str(JARS_FILE), "-P", profile, "dependency:copy-dependencies"]
         words += ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=MAVEN_SECONDS)
-        if done.returncode:
-            pytest.skip(f"Maven could not fetch the jars of the {profile}: {done.stdout.strip()[-300:]}")
+        fetch(words, f"Maven could not fetch the jars of the {profile}")
         (folder / "complete").touch()
     return sorted(map(str, folder.glob("*.jar")))
 
@@ -64,9 +62,19 @@ def pyspark_of(version: str) -> Path:
     folder = JARS / f"pyspark-{version}"
     if not (folder / "complete").exists():
         words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
-        subprocess.run([*words, f"pyspark=={version}"], check=True, timeout=MAVEN_SECONDS)
+        fetch([*words, f"pyspark=={version}"], f"pip could not fetch PySpark {version}")
         (folder / "complete").touch()
     return folder
+
+
+def fetch(words: list[str], failed: str) -> None:
+    """Run a command that fetches something; where it cannot, or takes too long, skip the test with its words."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{failed} within {FETCH_SECONDS} s")
+    if done.returncode:
+        pytest.skip(f"{failed}: {(done.stderr.strip() or done.stdout.strip())[-300:]}")
 
 
 def free_port() -> int:

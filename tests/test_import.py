@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.core import jit
 
 PACKAGE = Path(penstock.__file__).parent
 HEAVY = ("numba", "llvmlite", "pyarrow", "pandas", "pyspark", "matplotlib", "numpy", "typer", "rich")
@@ -38,6 +40,13 @@ print(json.dumps({
     "compiled": sum(stats.cache_misses.values()),
 }))
 """
+
+
+def test_the_compiled_cache_is_named_after_every_room_that_has_kernels() -> None:
+    """Otherwise an edited kernel would go on running its old machine code."""
+    decorated = re.compile(r"^\s*@(kernel|intrinsic|overload\()", re.MULTILINE)
+    texts = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    assert set(jit.SOURCES) == {path.relative_to(PACKAGE).parts[0] for path in texts if decorated.search(texts[path])}
 
 
 def python(code: str, **env: object) -> Any:

@@ -404,15 +404,15 @@ def advise(  # noqa: PLR0913 - the same arguments as join
         recall: the share of the pairs to be found, or a list of them.
         policy: a policy, or a list of them.
         split: "shared" or "fixed".
-        sample: the share of the rows to look at; None: a fortieth, at least 20,000 rows. 1 is a full simulation.
+        sample: the share of the rows to look at; None: a 25th, at least 20,000 rows. 1 is a full simulation.
 
     Returns:
         An ``Advice``: `memory` in rows for the first of these, `needs` and `curve` as tables, with 95 % intervals.
 
     Cost: the share of the rows, once for each policy and each of 20 budgets.
 
-    Departures: the interval knows the keys that were sampled. Where windows are long and a few keys carry most of the
-        pairs, a small sample may hold none of them, and nothing tells.
+    Departures: keys are taken of each kind, by how often they come, so the few that carry most of the pairs are among
+        them. With `per_key` they are taken by hash alone: a small sample may hold none of these, and nothing tells.
 
     Examples:
         >>> import penstock as pen

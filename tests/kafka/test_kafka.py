@@ -1,8 +1,6 @@
 """Jobs read topics of a real broker and write to them; a job that is killed in a surge loses and repeats nothing."""
 
 import json
-import os
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -12,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from brokers import Broker
+from clusters import end
 from topics import FOLDERS, SECONDS, completed, drawn, meetings, met, send, sources, topics, words
 
 pytestmark = pytest.mark.kafka
@@ -57,7 +56,7 @@ def test_a_job_killed_in_a_surge_loses_nothing_beyond_its_ledger_and_repeats_not
                 assert time.monotonic() < until
                 time.sleep(0.01)
         finally:
-            os.killpg(job.pid, signal.SIGKILL)
+            end(job)
     send(broker, calls, left[7000:])
     send(broker, trades, right[7000:])
     file.write_text(JOB.format(trigger="available_now", **fields), encoding="utf-8")

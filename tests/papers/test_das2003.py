@@ -123,6 +123,7 @@ def test_memory_for_all_but_the_newest_is_exact() -> None:
             assert exact.num_rows == got.num_rows
 
 
+@pytest.mark.figure("3", "4")
 def test_rand_is_linear_in_memory() -> None:
     memory = [100, 200, 400, 600]
     rand = scores(zipf(ROWS, keys=50, seed=1), memory, ["rand"])["rand"]
@@ -130,12 +131,14 @@ def test_rand_is_linear_in_memory() -> None:
         assert pairs / size == pytest.approx(rand[-1] / memory[-1], rel=0.1)
 
 
+@pytest.mark.figure("3", "4")
 def test_prob_above_life_above_rand_on_skewed_keys() -> None:
     got = scores(zipf(ROWS, keys=50, seed=1), [100, 200, 400], ["rand", "life", "prob", "exact"])
     for rand, life, prob, exact in zip(got["rand"], got["life"], got["prob"], got["exact"], strict=True):
         assert rand < life < prob < exact
 
 
+@pytest.mark.figure("5")
 def test_all_equal_on_uniform_keys() -> None:
     got = scores(uniform(ROWS, keys=50, seed=1), [200, 400], ["rand", "life", "prob"])
     for rand, life, prob in zip(got["rand"], got["life"], got["prob"], strict=True):
@@ -143,6 +146,7 @@ def test_all_equal_on_uniform_keys() -> None:
         assert prob == pytest.approx(rand, rel=0.05)
 
 
+@pytest.mark.figure("6")
 def test_the_advantage_of_prob_grows_with_skew() -> None:
     gains = []
     for skew in (0.0, 0.5, 1.0, 2.0):
@@ -152,6 +156,7 @@ def test_the_advantage_of_prob_grows_with_skew() -> None:
     assert gains[-1] > 2 * gains[0]
 
 
+@pytest.mark.figure("variable")
 def test_the_shared_split_is_at_least_as_good_when_skews_differ() -> None:
     for skew in ((1.0, 0.0), (2.0, 0.5)):
         streams = zipf(ROWS, keys=50, skew=skew, seed=5)
@@ -161,6 +166,7 @@ def test_the_shared_split_is_at_least_as_good_when_skews_differ() -> None:
             assert together >= apart
 
 
+@pytest.mark.figure("3", "4", "correlation")
 def test_prob_comes_near_the_optimum_and_nearer_with_correlation() -> None:
     """On uncorrelated streams it is 92 % rather than the paper's 96 %: see the table of claims."""
     shares = []
@@ -173,6 +179,7 @@ def test_prob_comes_near_the_optimum_and_nearer_with_correlation() -> None:
     assert 0.85 < shares[1] < 0.96 < shares[2]
 
 
+@pytest.mark.figure("11")
 def test_the_optimum_is_exact_with_half_the_memory_on_many_keys() -> None:
     got = scores(zipf(ROWS, keys=200, seed=1), [WINDOW], ["optimum", "exact"])
     assert got["optimum"][0] > 0.99 * got["exact"][0]

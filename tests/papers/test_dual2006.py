@@ -23,6 +23,7 @@ def output(kind: str, name: str, speed: float) -> float:
     return setting(kind).run(name, speed)
 
 
+@pytest.mark.figure("4")
 def test_v_opt_of_the_paper_is_found_for_its_distribution() -> None:
     chance = 1 / np.arange(1, 51)
     chance /= chance.sum()
@@ -34,17 +35,20 @@ def test_v_opt_of_the_paper_is_found_for_its_distribution() -> None:
         )
 
 
+@pytest.mark.figure("5")
 def test_dual_keeps_its_output_above_v_opt_where_rear_shedding_falls_to_zero() -> None:
     assert output("zipf", "DUAL", 400) > 0.85 * output("zipf", "DUAL", 150)
     assert output("zipf", "REAR", 400) < 0.05 * output("zipf", "REAR", 117)
 
 
+@pytest.mark.figure("6", "8")
 @pytest.mark.parametrize("kind", ["zipf", "uniform"])
 def test_dual_beats_random_dropping_above_capacity_on_uniform_keys_too(kind: str) -> None:
     assert output(kind, "DUAL", 100) > output(kind, "RAND", 100)
     assert output(kind, "DUAL", 250) > output(kind, "RAND", 250)
 
 
+@pytest.mark.figure("6")
 def test_filtering_by_keys_beats_dual_on_zipf_keys() -> None:
     """Found here, not in the paper: on Zipf keys with equal distributions PROB gives more than DUAL."""
     assert output("zipf", "PROB", 250) > output("zipf", "DUAL", 250)

@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pytest
 
 import penstock as pen
 from penstock.policies.cpu.optimality import optimality
@@ -29,34 +30,41 @@ def gain(method: str, other: str, *, shift: float, skew: float, share: float = 0
     return mine / theirs
 
 
+@pytest.mark.figure("9")
 def test_rate_adaptation_gives_half_as_much_again_and_more_on_aligned_streams() -> None:
     assert gain("rate", "random-drop", shift=0, skew=0.8) > 1.5
     assert gain("rate", "random-drop", shift=0, skew=0.8, share=0.1) > 2
 
 
+@pytest.mark.figure("13")
 def test_rate_adaptation_alone_is_worse_than_random_dropping_on_shifted_streams() -> None:
     """Found here, not in the paper: rate adaptation alone loses to random dropping on shifted streams."""
     assert gain("rate", "random-drop", shift=SHIFTED, skew=0.8) < 0.9
 
 
+@pytest.mark.figure("12")
 def test_time_correlation_gives_half_as_much_again_as_rate_adaptation_on_shifted_streams() -> None:
     assert gain("correlation", "rate", shift=SHIFTED, skew=0.8) > 1.5
 
 
+@pytest.mark.figure("12")
 def test_direction_adds_to_time_correlation_on_shifted_streams() -> None:
     """Join direction adds to time correlation on shifted streams, if less than the paper's 40 %."""
     assert 1 < gain("direction", "correlation", shift=SHIFTED, skew=0.8) < 1.4
 
 
+@pytest.mark.figure("13")
 def test_gains_grow_with_skew() -> None:
     gains = [gain("selective", "random-drop", shift=SHIFTED, skew=skew) for skew in (0.4, 0.8, 1.2)]
     assert gains == sorted(gains)
 
 
+@pytest.mark.figure("15")
 def test_indexed_overlap_joins_gain_too() -> None:
     assert gain("selective", "random-drop", shift=SHIFTED, skew=0.8, index=True) > 1.5
 
 
+@pytest.mark.figure("5")
 def test_small_basic_windows_matter_most_under_load() -> None:
     density = np.exp(-(((np.arange(400) - 250) / 40.0) ** 2))
     lost = [optimality(0.02, load, density) - optimality(0.3, load, density) for load in (0.1, 0.4, 1.0)]

@@ -43,6 +43,7 @@ def test_the_worked_example_of_appendix_b() -> None:
     assert plan.cost == 16000
 
 
+@pytest.mark.figure("table5")
 def test_costs_of_table_5() -> None:
     listed = pen.plan(TABLE_5).costs()
     costs = listed["cost"].to_pylist()
@@ -53,6 +54,7 @@ def test_costs_of_table_5() -> None:
     assert 85_000 < costs[-1] < 90_000
 
 
+@pytest.mark.figure("table6")
 def test_costs_of_table_6() -> None:
     listed = pen.plan(TABLE_6).costs()
     costs = listed["cost"].to_pylist()
@@ -64,6 +66,7 @@ def test_costs_of_table_6() -> None:
     assert cost(TABLE_6, ("S2", "S3", "S4", "S1")) == 248_450
 
 
+@pytest.mark.figure("table7")
 def test_costs_of_table_7() -> None:
     listed = pen.plan(TABLE_7).costs()
     assert ["S3", "S1", "S4", "S2"] == listed["order"][0].as_py()
@@ -75,6 +78,7 @@ def test_costs_of_table_7() -> None:
     assert cost(TABLE_7, ("S2", "S1", "S3", "S4")) == 79_000
 
 
+@pytest.mark.figure("table5", "table6", "table7")
 @pytest.mark.parametrize("known", [TABLE_5, TABLE_6, TABLE_7], ids=["table 5", "table 6", "table 7"])
 def test_the_heuristic_finds_the_optimum_of_the_tables(known: list[pen.Stream]) -> None:
     assert pen.plan(known).cost == pytest.approx(pen.plan(known, order="heuristic").cost)
@@ -88,6 +92,7 @@ def test_the_order_is_the_same_with_equal_hash_tables() -> None:
     assert pen.plan(indexed, join="hash").cost == pytest.approx(pen.plan(TABLE_5).cost / 5)
 
 
+@pytest.mark.figure("2")
 def test_the_naive_join_scales_worse_with_the_number_of_streams() -> None:
     """Figure 2: from two windows to five, EAGER falls ever further below NAIVE."""
     ratios = []
@@ -99,6 +104,7 @@ def test_the_naive_join_scales_worse_with_the_number_of_streams() -> None:
     assert ratios[-1] > 5
 
 
+@pytest.mark.figure("3a")
 def test_with_equal_streams_lazy_is_as_good_as_general() -> None:
     """Figure 3(a): LAZY equals GENERAL and grows with τ; NAIVE is dearer, above all if τ is small."""
     lazy, general, naive = (
@@ -112,6 +118,7 @@ def test_with_equal_streams_lazy_is_as_good_as_general() -> None:
     assert gaps == sorted(gaps, reverse=True)
 
 
+@pytest.mark.figure("3b")
 def test_with_one_fast_stream_lazy_falls_behind_as_the_interval_grows() -> None:
     """Figure 3(b): LAZY is as good as GENERAL for a small τ only; NAIVE passes it when τ is large."""
     small = {name: lazily(ONE_FAST, 1, name).cost for name in ("lazy", "general", "naive")}
@@ -125,6 +132,7 @@ def test_with_one_fast_stream_lazy_falls_behind_as_the_interval_grows() -> None:
 # --- joins --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.figure("3b")
 @pytest.mark.parametrize("every", [1, 10, 50])
 def test_general_compares_no_more_than_the_others(every: int) -> None:
     """Figure 3(b), counted: planned by what the loops do, GENERAL LAZY is no worse than LAZY and NAIVE."""
@@ -163,6 +171,7 @@ def generated(ticks: int, seed: int = 1) -> dict[str, pa.Table]:
     }
 
 
+@pytest.mark.figure("table8")
 def test_comparisons_rank_the_orders_as_the_cost_model_does() -> None:
     """Table 8: the plan that the cost model says is best is the fastest, counted in comparisons of a real run."""
     ticks = sum(stream.rate for stream in TABLE_5)  # of a unit of time

@@ -46,6 +46,7 @@ def test_odja_and_esja_find_the_same(limit: int) -> None:
     assert esja == pytest.approx([MemoryStates(stated, pool).value()] * 2)
 
 
+@pytest.mark.figure("2")
 def test_the_largest_result_is_not_the_most_important_one() -> None:
     both = streams(800)
     found = {
@@ -64,6 +65,7 @@ def test_the_largest_result_is_not_the_most_important_one() -> None:
     assert found["count"].importance < found["importance"].importance
 
 
+@pytest.mark.figure("7")
 def test_the_memory_of_odja_does_not_depend_on_the_length_of_the_streams() -> None:
     most = []
     for rows in (200, 1600):
@@ -76,6 +78,7 @@ def test_the_memory_of_odja_does_not_depend_on_the_length_of_the_streams() -> No
     assert most[1] < 1.2 * most[0]
 
 
+@pytest.mark.figure("middle")
 def test_the_states_of_odja_are_few_at_both_ends_of_memory_and_many_between() -> None:
     def states(limit: int) -> int:
         graph = MemoryStates(posed(60), Pool((0,), limit))
@@ -96,16 +99,19 @@ def gained(relation: Relation, skew: tuple[float, float], policies: list[str]) -
     return dict(zip(table["policy"].to_pylist(), table["importance"].to_pylist(), strict=True))
 
 
+@pytest.mark.figure("9")
 def test_importance_or_matches_alone_are_worse_than_both() -> None:
     got = gained("uncorrelated", (1.0, 0.0), ["simp", "dimpprob", "rand"])
     assert got["rand"] < got["simp"] < got["dimpprob"]
 
 
+@pytest.mark.figure("9")
 def test_matches_that_are_kept_up_to_date_are_better() -> None:
     got = gained("uncorrelated", (1.0, 0.0), ["simpprob", "dimpprob"])
     assert got["simpprob"] < got["dimpprob"]
 
 
+@pytest.mark.figure("11")
 def test_on_correlated_streams_dimpprob_beats_dgl() -> None:
     got = gained("correlated", (1.0, 1.0), ["dgl", "dimpprob"])
     assert got["dgl"] < got["dimpprob"]

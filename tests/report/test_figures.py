@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,18 @@ def test_figures_of_several_streams(number: str) -> None:
     assert golab2003.claims({number: made})
 
 
+@pytest.mark.parametrize("number", ["table5", "table6", "table7"])
+def test_tables_of_costs(number: str) -> None:
+    made, told = measured(f"golab2003/{number}")
+    assert told == [(1, 1)]
+    assert made.settings["heuristic"] == 1
+    assert [HOLDS, HOLDS] == [claim.verdict for claim in golab2003.claims({number: made})]
+    dearer = replace(made, curves={**made.curves, "cost model": [1.2 * cost for cost in made.curves["as printed"]]})
+    assert [FAILS, HOLDS] == [claim.verdict for claim in golab2003.claims({number: dearer})]
+    another = replace(made, settings={**made.settings, "cheapest": "4321"})
+    assert [HOLDS, FAILS] == [claim.verdict for claim in golab2003.claims({number: another})]
+
+
 @pytest.mark.parametrize("number", ["4", "5"])
 def test_figures_of_dual_windows(number: str) -> None:
     made, told = measured(f"dual2006/{number}")
@@ -85,12 +98,12 @@ def test_figures_of_dual_windows(number: str) -> None:
     assert dual2006.claims({number: made})
 
 
-@pytest.mark.parametrize("number", ["5", "6", "8", "16"])
+@pytest.mark.parametrize("number", ["5", "6", "8", "11", "16"])
 def test_figures_of_selective_joins(number: str) -> None:
     made, told = measured(f"gedik2007/{number}")
     assert told[-1] == (len(told), len(told))
     assert all(min(curve) >= 0 for curve in made.curves.values())
-    assert bool(gedik2007.claims({number: made})) == (number in {"5", "16"})
+    assert bool(gedik2007.claims({number: made})) == (number in {"5", "11", "16"})
 
 
 @pytest.mark.skipif(not (DATA / "health_news").exists(), reason="the headlines are not there: set PENSTOCK_DATA")
@@ -264,6 +277,19 @@ def test_claims_of_several_streams_are_judged_by_the_numbers() -> None:
     few = {"Equal": [2, 2], "5 to slow": [1, 1]}
     assert [HOLDS] == verdict_of("4b", {"Equal": [1.0, 1.0], "5 to slow": [2.0, 2.0]}, comparisons=few)
     assert [FAILS] == verdict_of("4b", {"Equal": [1.0, 1.0], "5 to slow": [0.5, 0.5]}, comparisons=few)
+
+
+def test_the_claim_of_two_fractions_is_judged_by_the_numbers() -> None:
+    def verdict_of(first: list[float], second: list[float]) -> str:
+        pairs = {"pairs of a full join by window": [3, 1]}
+        [claim] = gedik2007.claims({"11": made_up({"r_1": first, "r_2": second}, [30.0, 45.0, 80.0], **pairs)})
+        return claim.verdict
+
+    assert verdict_of([1.0, 0.3, 1.0], [1.0, 0.0, 1.0]) == HOLDS
+    assert verdict_of([1.0, 1.0, 1.0], [1.0, 0.4, 1.0]) == HOLDS
+    assert verdict_of([1.0, 0.9, 1.0], [1.0, 0.4, 1.0]) == IN_PART
+    assert verdict_of([1.0, 0.0, 1.0], [1.0, 0.4, 1.0]) == FAILS
+    assert verdict_of([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]) == IN_PART  # nothing is cut
 
 
 def test_claims_about_figures_that_are_not_there_are_left_out() -> None:

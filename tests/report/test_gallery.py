@@ -1,16 +1,19 @@
 """All figures are on one page, each with the claims it decides, and the page needs nothing from elsewhere."""
 
 import json
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from benchmarks.figures import kept
 
-from penstock.errors import OutputError
+from penstock.errors import InputError, OutputError
+from penstock.report import gallery
 from penstock.report.figures import Figure, save
 from penstock.report.gallery import claims_by_figure, gather, written
-from penstock.report.papers.registry import PAPERS
+from penstock.report.papers.registry import PAPERS, names
 
 
 def test_figures_are_measured_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +32,23 @@ def test_figures_are_measured_side_by_side(tmp_path: Path, monkeypatch: pytest.M
     }
     numbers = json.loads((tmp_path / "out" / "das2003-9.json").read_text(encoding="utf-8"))
     assert Figure(**numbers) == made.figures["das2003/9"]
+
+
+def test_figures_by_the_clock_are_measured_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After all others, one at a time."""
+    pools: list[tuple[list[str], int]] = []
+
+    def pooled(names: list[str], workers: int, *_: object) -> Iterator[tuple[str, InputError]]:
+        pools.append((names, workers))
+        return ((name, InputError("figure", "none", "not measured here")) for name in names)
+
+    monkeypatch.setattr(gallery, "_pooled", pooled)
+    gather(tmp_path, lambda _done, _total: None, quick=True)
+    (beside, many), (alone, one) = pools
+    assert (many, one) == (os.cpu_count(), 1)
+    assert sorted([*beside, *alone]) == sorted(names())
+    units = ("CPU seconds", "tuples per second")
+    assert set(alone) == {name for name, one in kept().items() if one.y_label in units or "seconds" in one.settings}
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:

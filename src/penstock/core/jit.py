@@ -42,7 +42,7 @@ wide: Any = np.int64  # makes a 64-bit number of a narrower one, in a kernel and
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=type[Any])
 
-SOURCES = ("core", "policies")
+SOURCES = ("core", "policies", "optimum")
 
 
 @functools.cache

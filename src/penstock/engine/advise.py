@@ -137,7 +137,7 @@ def advise(
         settings: the arguments of the join; its memory and policy do not matter.
         recall: between 0 and 1.
         policies: names or objects.
-        share: of the rows to look at; None: a fortieth, at least 20,000.
+        share: of the rows to look at; None: a 25th, at least 20,000.
         drawn: how these rows were drawn from more; None: they are all.
 
     Cost: the share of the rows, once for each policy and budget played.

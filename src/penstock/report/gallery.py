@@ -1,8 +1,8 @@
-"""Measure all figures of the papers side by side, and put them on one page with what the papers claim."""
+"""Measure all figures of the papers, side by side if no clock is read, and put them on a page with the claims."""
 
 import os
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from html import escape
 from multiprocessing import get_context
@@ -56,27 +56,24 @@ def measured(name: str, quick: bool, folder: Path) -> Figure:  # noqa: FBT001 - 
 def gather(folder: Path, progress: Progress, *, quick: bool = False, only: Sequence[str] = ()) -> Gallery:
     """Measure all figures, or only some, on all cores; write each as PNG and JSON, and the page when all are done.
 
+    Those that are measured by the clock come last, one by one: what runs beside them would look like their own time.
+
     What cannot be measured, since its data is not there, is named on the page with the reason.
     """
     wanted = list(only) or registry.names()
     figures: dict[str, Figure] = {}
     missing: dict[str, str] = {}
-    # processes of their own, not forked ones: kernels and their threads do not survive a fork
-    workers = min(os.cpu_count() or 1, len(wanted))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        asked: dict[Future[Figure], str] = {pool.submit(measured, name, quick, folder): name for name in wanted}
-        try:
-            for done, future in enumerate(as_completed(asked), 1):
-                try:
-                    figures[asked[future]] = future.result()
-                except OutputError:
-                    raise
-                except InputError as error:
-                    missing[asked[future]] = str(error)
-                progress(done, len(wanted))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    alone = [name for name in wanted if registry.is_timed(name)]
+    beside = [name for name in wanted if name not in alone]
+    done = 0
+    for names, workers in ((beside, os.cpu_count() or 1), (alone, 1)):
+        for name, made in _pooled(names, workers, quick, folder):
+            if isinstance(made, Figure):
+                figures[name] = made
+            else:
+                missing[name] = str(made)
+            done += 1
+            progress(done, len(wanted))
     figures = {name: figures[name] for name in wanted if name in figures}
     page = folder / PAGE
     try:
@@ -87,6 +84,31 @@ def gather(folder: Path, progress: Progress, *, quick: bool = False, only: Seque
     except OSError as error:
         raise OutputError(page, f"the page could not be written: {error.strerror or error}") from error
     return Gallery(figures, missing, page)
+
+
+def _pooled(
+    names: Sequence[str],
+    workers: int,
+    quick: bool,  # noqa: FBT001 - passed on as it came
+    folder: Path,
+) -> Iterator[tuple[str, Figure | InputError]]:
+    """Yield figures, or why they cannot be measured, as they are done by so many processes at once."""
+    if not names:
+        return
+    # processes of their own, not forked ones: kernels and their threads do not survive a fork
+    with ProcessPoolExecutor(min(workers, len(names)), mp_context=get_context("spawn")) as pool:
+        asked: dict[Future[Figure], str] = {pool.submit(measured, name, quick, folder): name for name in names}
+        try:
+            for future in as_completed(asked):
+                try:
+                    yield asked[future], future.result()
+                except OutputError:
+                    raise
+                except InputError as error:
+                    yield asked[future], error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def claims_by_figure(paper: str, figures: Mapping[str, Figure]) -> dict[str, list[Claim]]:

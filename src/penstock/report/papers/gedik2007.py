@@ -2,8 +2,7 @@
 
 Work is counted in comparisons, or in lists opened and postings visited with an index: the CPU keeps up with 100 rows
 per second on each side in windows of 20 seconds, and no more. RAND drops rows at the queue; RATE, TIME and DIRECTION
-are the paper's steps, each with those before it; SELECTIVE is the product's default. Figure 11 (two fractions by
-time) is left out.
+are the paper's steps, each with those before it; SELECTIVE is the product's default.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from penstock.core.windows import Floats
 from penstock.engine import pump
 from penstock.engine.pump import Progress, Result
 from penstock.operator.join import Join, settings_of
+from penstock.operator.saving import from_npz
 from penstock.policies.cpu.controller import Cpu
 from penstock.policies.cpu.optimality import optimality
 from penstock.report.figures import Figure
@@ -211,6 +211,31 @@ def fraction(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
     return Figure("gedik2007/8", "100, 500, 300, 100 rows per second", "seconds", "r", x, {"r": shares})
 
 
+def fractions(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
+    """Make figure 11: the share of each window that DIRECTION probes by time, on shifted streams.
+
+    In the settings are the pairs of a full join by the window that the older row is in.
+    """
+    left, right = surging(0.8, SHIFT)
+    width, end = 5, SURGE[0] + 10 if quick else SURGE[-1]
+    op = Join(schemas=(left.schema, right.schema), ledger="off", **Setting().asked("DIRECTION"))
+    steps = Steps(end // width + 1, progress)
+    shares = []
+    for begin in range(0, end, width):
+        op.push(left=_between(left, begin, begin + width), right=_between(right, begin, begin + width))
+        shares.append(from_npz(op.state_dict()["core"])["effort.fraction"][:, 0].tolist())
+        steps.tell()
+    full = pump.run(
+        _between(left, 0, end), _between(right, 0, end), settings_of(Setting(work=1e12).asked("RATE")), ledger="off"
+    ).table
+    first = pc.sum(pc.less_equal(full["ts_left"], full["ts_right"])).as_py()
+    steps.tell()
+    x = [float(at + width) for at in range(0, end, width)]  # at the end of a period they are set anew
+    curves = {name: list(curve) for name, curve in zip(("r_1", "r_2"), zip(*shares, strict=True), strict=True)}
+    pairs = {"pairs of a full join by window": [first, full.num_rows - first]}
+    return Figure("gedik2007/11", "100, 500, 300, 100 rows per second", "seconds", "r", x, curves, pairs)
+
+
 def _between(table: pa.Table, begin: int, end: int) -> pa.Table:
     when = table["ts"].cast(pa.int64()).to_numpy()
     low, high = np.searchsorted(when, [begin * 1000, end * 1000])
@@ -388,6 +413,7 @@ FIGURES: dict[str, Callable[[bool, Progress], Figure]] = {
     "8": fraction,
     "9": by_time("9", 0.0, ("RAND", "RATE"), "τ = 0, κ = 0.8"),
     "10": by_skew,
+    "11": fractions,
     "12": by_time("12", SHIFT, ("RATE", "TIME", "DIRECTION", "RAND", "SELECTIVE"), "τ = 5/8 of the cycle, κ = 0.8"),
     "13": by_step,
     "14": by_basic_window,
@@ -408,6 +434,7 @@ def claims(figures: Mapping[str, Figure]) -> list[Claim]:
         "7": _limits,
         "9": _rate_adaptation,
         "10": _skew,
+        "11": _fractions,
         "12": _selective,
         "13": _by_step,
         "14": _basic,
@@ -476,6 +503,23 @@ def _skew(figure: Figure) -> list[Claim]:
             "the gain of rate adaptation grows with skew and with the window",
             f"RATE / RAND at κ = 0.2 / 0.6 / 1: {said}",
             judged(holds=grows and wider, partly=grows or wider),
+        )
+    ]
+
+
+def _fractions(figure: Figure) -> list[Claim]:
+    pairs = figure.settings["pairs of a full join by window"]
+    less, more = (f"r_{1 + at}" for at in np.argsort(pairs))
+    both = list(zip(figure.curves[less], figure.curves[more], strict=True))
+    high = [shares for x, shares in zip(figure.x, both, strict=True) if SURGE[0] < x <= SURGE[2]]
+    first = any(mine < 1 for mine, _ in high) and all(mine == 0 or other == 1 for mine, other in high)
+    return [
+        Claim(
+            "§6.4, figure 11",
+            "when rates rise, the window that is less useful is cut first (r_2 there)",
+            f"{max(pairs) / sum(pairs):.0%} of the pairs are found in the window of {more}; while rates are high, "
+            f"{less} is {between([mine for mine, _ in high])} and {more} {between([other for _, other in high])}",
+            judged(holds=first, partly=all(mine <= other for mine, other in high)),
         )
     ]
 

@@ -263,6 +263,7 @@ FIGURES: dict[str, Callable[[bool, Progress], Figure]] = {
     "constants": constants,
     "table1": running_times,
 }
+TIMED = frozenset({"3", "4", "5", "6", "middle", "table1"})
 
 
 # --- claims -------------------------------------------------------------------------------------------------

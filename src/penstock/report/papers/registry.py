@@ -13,24 +13,31 @@ Maker = Callable[[bool, Progress], Figure]
 
 
 class Paper(NamedTuple):
-    """What a paper shows: figures by number, and what it says of them."""
+    """What a paper shows: figures by number, what it says of them, and which are measured by the clock."""
 
     figures: Mapping[str, Maker]
     claims: Callable[[Mapping[str, Figure]], list[Claim]]
+    timed: frozenset[str] = frozenset()
 
 
 PAPERS = {
     "das2003": Paper(das2003.FIGURES, das2003.claims),
     "dual2006": Paper(dual2006.FIGURES, dual2006.claims),
     "gedik2007": Paper(gedik2007.FIGURES, gedik2007.claims),
-    "golab2003": Paper(golab2003.FIGURES, golab2003.claims),
-    "importance2006": Paper(importance2006.FIGURES, importance2006.claims),
+    "golab2003": Paper(golab2003.FIGURES, golab2003.claims, golab2003.TIMED),
+    "importance2006": Paper(importance2006.FIGURES, importance2006.claims, importance2006.TIMED),
 }
 
 
 def names() -> list[str]:
     """Return the names of all figures."""
     return [f"{paper}/{number}" for paper, shown in PAPERS.items() for number in shown.figures]
+
+
+def is_timed(name: str) -> bool:
+    """Return whether a figure is measured by the clock, so that nothing else may run beside it."""
+    paper, _, number = name.partition("/")
+    return paper in PAPERS and number in PAPERS[paper].timed
 
 
 def figure(name: str, *, quick: bool, progress: Progress) -> Figure:
