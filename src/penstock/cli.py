@@ -31,7 +31,7 @@ from penstock import __version__
 from penstock.errors import BudgetError, ColumnError, InputError, PenstockError, PolicyError, TimeError
 
 if TYPE_CHECKING:
-    from penstock.dashboard.history import History
+    from penstock.dashboard.history import History, Point
     from penstock.dashboard.server import Dashboard
     from penstock.jobs.parsing import Job
     from penstock.jobs.planning import Forecast
@@ -620,10 +620,14 @@ def _shown(history: "History", port: int | None) -> Iterator[None]:
 def _ledger_of(job: "Job") -> Path:
     """Return the ledger of a job, to read what it has shed."""
     from penstock.dashboard.history import here
+    from penstock.operator.settings import Settings
+    from penstock.streams.sets import Condition
 
     ledger = None if job.ledger is None else here(job.ledger)
-    if job.joining == "multijoin":
+    if not isinstance(job.settings, Settings):
         raise InputError("show_keys", "a join of several streams", "keys are shown of joins of two: leave it out")
+    if isinstance(job.settings.on, Condition):
+        raise InputError("show_keys", f"a join on {job.settings.on}", "it has no keys: leave it out")
     if ledger is None:
         want = "keys are read from the ledger: add [ledger] with a path on this machine, or leave --show-keys out"
         raise InputError("show_keys", job.ledger or "a job without a ledger", want)
@@ -633,8 +637,17 @@ def _ledger_of(job: "Job") -> Path:
 def _record(history: "History", job: "Job", batch: Any, ledger: Path | None) -> None:
     """Add a micro-batch to the history, with the keys it shed if there is a ledger to show.
 
-    One without rows has nothing to tell.
+    What goes wrong is counted: nothing that is only shown ends a job.
     """
+    try:
+        for moment in _moments(job, batch, ledger):
+            history.add(moment)
+    except Exception:  # noqa: BLE001 - whatever it is
+        history.lost += 1
+
+
+def _moments(job: "Job", batch: Any, ledger: Path | None) -> "Iterator[Point]":
+    """Yield what a micro-batch has to tell; one without rows has nothing."""
     from penstock.dashboard.history import KEYS, point
     from penstock.jobs.shed import keys_shed
     from penstock.operator.settings import Settings
@@ -650,7 +663,7 @@ def _record(history: "History", job: "Job", batch: Any, ledger: Path | None) -> 
         keys = None
         if ledger is not None and isinstance(job.settings, Settings):
             keys = keys_shed(ledger, batch.batchId, job.settings, KEYS)
-        history.add(point(job.name, report, **about, keys=keys))
+        yield point(job.name, report, **about, keys=keys)
 
 
 @app.command("dashboard")

@@ -723,3 +723,20 @@ def test_a_run_tells_of_every_micro_batch_once(monkeypatch: pytest.MonkeyPatch) 
     done = running.run(SimpleNamespace(streams=(), ends=False), None, stop=threading.Event(), watch=told.append)
     assert batches == told
     assert done.batches == 7
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("/lake/cp", "/lake/cp"),
+        ("cp", "cp"),
+        *(
+            (f"{local}/lake/cp", "/lake/cp")
+            for local in ("file:", "file://", "FILE://", "file://localhost", "file:/")
+        ),
+        ("s3a://bucket/cp", None),
+        ("hdfs:/cp", None),
+    ],
+)
+def test_a_place_on_this_machine_is_known_however_it_is_written(address: str, place: str | None) -> None:
+    assert keeping.here(address) == (None if place is None else Path(place))

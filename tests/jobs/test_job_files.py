@@ -84,6 +84,7 @@ def test_a_job_is_what_its_file_says() -> None:
     [
         ('format = "parquet"\npath = "in', 'format = "parket"\npath = "in', r"^sources\.orders\.format: .*'parquet'"),
         ('format = "parquet"\npath = "in', 'fromat = "parquet"\npath = "in', r"^sources\.orders\.format: .*'fromat'"),
+        ('format = "parquet"\npath = "in', 'format = "delta"\npath = "in', r"^sources\.orders\.schema: .*not known"),
         ("schema =", "schemata =", r"^sources\.orders\.schemata: .*'schema'"),
         ('watermark = "1 minute"', 'watermark = "a while"', r"^sources\.orders\.watermark: got 'a while'"),
         ('watermark = "1 minute"', "", r"^sources\.orders\.watermark: got nothing; .*10 minutes"),
@@ -138,6 +139,12 @@ def test_an_error_names_the_key_and_what_would_be_right(old: str, new: str, said
         "a\nb",
         "http://x/y",
         "jar:file:/x!/y",
+        "{../secret,zz}/a",
+        "{out,zz}",
+        "/lake/*",
+        "/lake/ou?",
+        "/lake/[o]ut",
+        "s3a://bucket/{a,b}",
         "",
         " ",
     ],
@@ -146,6 +153,31 @@ def test_paths_stay_where_they_are_given(path: str) -> None:
     words = path.replace("\\", "\\\\").replace("\u0000", "\\u0000").replace("\n", "\\n")
     with pytest.raises(InputError, match=r"^sources\.orders\.path: "):
         job("in/orders", words)
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "apart"),
+    [
+        ("FILE:///lake/out", "/lake/out", False),
+        ("file://localhost/lake/out", "/lake/out", False),
+        ("file:/lake/./out//", "out", False),
+        ("File:/lake", "out", False),
+        ("s3://Bucket/out", "s3a://bucket/out/found", False),
+        ("abfs://box@store/out/rows", "ABFSS://box@store/out", False),
+        ("hdfs:///lake/out", "hdfs:/lake/out", False),
+        ("hdfs:///lake/out", "/lake/out", True),
+        ("s3a://one/out", "s3a://other/out", True),
+        ("file:///lake/out2", "/lake/out", True),
+    ],
+)
+def test_one_place_is_itself_however_it_is_written(source: str, sink: str, apart: bool) -> None:  # noqa: FBT001
+    words = GOOD[: GOOD.index("[ledger]")].replace('"state"', '"/elsewhere/state"')
+    words = words.replace('"in/orders"', f'"{source}"').replace('"out/found"', f'"{sink}"')
+    if apart:
+        assert parse(words, HOME)
+        return
+    with pytest.raises(InputError, match=r"^sink\.path: .*sources\.orders\.path"):
+        parse(words, HOME)
 
 
 @pytest.mark.parametrize("path", ["/data/in", "file:///data/in", "s3a://bucket/in", "hdfs://name/in"])

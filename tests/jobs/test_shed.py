@@ -13,21 +13,26 @@ from hypothesis import strategies as st
 from penstock.operator.join import settings_of
 
 shed = pytest.importorskip("penstock.jobs.shed", reason="jobs run on Spark", exc_type=ImportError)
-ROW = st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 3), st.sampled_from(["a", "b, c", None]))
+REASONS = st.sampled_from(["budget", "late", "unprobed"])
+ROW = st.tuples(st.sampled_from(["left", "right"]), st.integers(0, 3), st.sampled_from(["a", "b, c", None]), REASONS)
+Row = tuple[str, int, str | None, str]
 
 
-def ledger(folder: Path, rows: list[tuple[str, int, str | None]], batch: int) -> Path:
-    """Write what a ledger beside an archive has of rows, each as (side, k, name), in two files."""
+def ledger(folder: Path, rows: list[Row], batch: int) -> Path:
+    """Write what a ledger beside an archive has of rows, each as (side, k, name, reason), in two files."""
     sides = {
-        "left": pa.struct([("k", pa.int64()), ("name", pa.string())]),
-        "right": pa.struct([("k2", pa.int64()), ("name2", pa.string())]),
+        "left": pa.struct([("k", pa.int64()), ("name", pa.string()), ("list", pa.list_(pa.int64()))]),
+        "right": pa.struct([("k2", pa.int64()), ("name2", pa.string()), ("list2", pa.list_(pa.int64()))]),
     }
     columns = {
-        side: [dict(zip((f.name for f in kind), row[1:], strict=True)) if row[0] == side else None for row in rows]
+        side: [
+            dict(zip((f.name for f in kind), (*row[1:3], [row[1], 5]), strict=True)) if row[0] == side else None
+            for row in rows
+        ]
         for side, kind in sides.items()
     }
-    side = pa.array([row[0] for row in rows], pa.string())
-    table = pa.table({"side": side, **{name: pa.array(each, sides[name]) for name, each in columns.items()}})
+    told = {name: pa.array([row[at] for row in rows], pa.string()) for name, at in (("side", 0), ("reason", 3))}
+    table = pa.table({**told, **{name: pa.array(each, sides[name]) for name, each in columns.items()}})
     home = folder / f"batch={batch}"
     for number, part in enumerate((table[: len(rows) // 2], table[len(rows) // 2 :])):
         (home / f"open={number}").mkdir(parents=True)
@@ -41,14 +46,16 @@ def settings(on: Any) -> Any:
 
 @given(st.lists(ROW, max_size=30), st.integers(1, 12))
 def test_keys_are_counted_over_both_sides(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, str | None]], most: int
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], most: int
 ) -> None:
     folder = ledger(tmp_path_factory.mktemp("ledger"), rows, 7)
-    for on, word in (
+    cases: list[tuple[Any, Any]] = [
         (("k", "k2"), lambda row: str(row[1])),
         ([("name", "name2"), ("k", "k2")], lambda row: f"{row[2]}, {row[1]}"),
-    ):
-        want = Counter(map(word, rows))
+        (("list", "list2"), lambda row: f"[{row[1]}, 5]"),
+    ]
+    for on, word in cases:
+        want = Counter(word(row) for row in rows if row[3] != "unprobed")
         got = shed.keys_shed(folder, 7, settings(on), most)
         assert len(got) == min(most, len(want))
         assert all(want[key] == count for key, count in got)

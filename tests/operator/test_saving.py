@@ -1,7 +1,13 @@
 """Saved columns come back as they were, and a column that repeats itself takes little room."""
 
+import contextlib
+import copy
+import json
+import math
+import operator
 import random
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 import penstock as pen
-from penstock.errors import PenstockError
-from penstock.operator import saving
+from penstock.errors import PenstockError, StateError
+from penstock.operator import join, saving
 
 KINDS = st.sampled_from([np.int64, np.int32, np.uint8, np.float32, np.float64, np.uint64])
 COLUMNS = KINDS.flatmap(lambda kind: nps.arrays(kind, st.integers(0, 40)))
@@ -80,6 +86,46 @@ def of_three() -> pen.MultiJoin:
     return op
 
 
+JUNK: list[Any] = [
+    *(None, True, -1, 0, 1, 3, 2**70, 1e300, math.nan, "", "x", "prob", [], [1], [[]], {}, {"cpu": [1]}),
+    *(
+        {"rows": "x"},
+        {"policy": 5, "options": {}},
+        {"every": []},
+        {"tuple": 3},
+        {"mapping": [[{}, 1]]},
+        {"left": [], "right": [1]},
+    ),
+]
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every place in JSON, as what holds it and its name there."""
+    for name in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, name
+        yield from places(value[name])
+
+
+def restructured(state: dict[str, bytes], lots: random.Random) -> dict[str, bytes]:
+    """Take values out of what is said about a state, or put others in their place, at any depth."""
+    told = json.loads(state["meta"])
+    for _ in range(lots.randint(1, 3)):
+        holder, name = lots.choice(list(places(told)))
+        match lots.randrange(3):
+            case 0:
+                del holder[name]
+            case 1:
+                holder[name] = copy.deepcopy(lots.choice(JUNK))
+            case _:
+                holder[name] = copy.deepcopy(operator.getitem(*lots.choice(list(places(told)))))
+    return {**state, "meta": json.dumps(told).encode()}
+
+
+def resealed(state: dict[str, bytes]) -> dict[str, bytes]:
+    """Return a state with the checksum of what it says now."""
+    return {**state, saving.SEAL: zlib.crc32(state["meta"]).to_bytes(4, "big")}
+
+
 @pytest.mark.parametrize(
     ("make", "times"),
     [
@@ -102,3 +148,64 @@ def test_mutated_states_end_in_typed_errors_only(make: Callable[[], pen.Join | p
         except PenstockError:
             refused += 1
     assert refused > 0.9 * times  # the others changed nothing that counts
+
+
+def gone_on(op: pen.Join | pen.MultiJoin) -> None:
+    """Push rows through a join and end it."""
+    later = ROWS.set_column(0, "ts", pa.array(range(60, 120)))
+    if isinstance(op, pen.Join):
+        op.push(left=later, right=later)
+    else:
+        op.push(dict.fromkeys(("a", "b", "c"), later.select(["ts", "key"])))
+    op.finish()
+    op.report()
+    op.ledger()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: of_two(memory=10, policy="prob"),
+        lambda: of_two(window=pen.rows(20), per_key=2),
+        lambda: of_two(on=pen.overlap("set", at_least=2), cpu=pen.cpu(comparisons_per_second=50)),
+        of_three,
+    ],
+    ids=["prob", "rows", "overlap", "several"],
+)
+def test_what_a_state_says_of_itself_is_checked_value_by_value(make: Callable[[], pen.Join | pen.MultiJoin]) -> None:
+    """Another value is refused by the checksum; with a right checksum it is refused by itself, or the join goes on.
+
+    Settings and arrays are only checked against each other as far as they have the same names.
+    """
+    op = make()
+    whole = op.state_dict()
+    lots = random.Random(12)  # noqa: S311 - a test that repeats
+    for _ in range(1000):
+        other = restructured(whole, lots)
+        before, after = json.loads(whole["meta"]), json.loads(other["meta"])
+        if before != after:
+            with pytest.raises(PenstockError):
+                type(op).from_state(other)
+        with contextlib.suppress(PenstockError):
+            again = type(op).from_state(resealed(other))
+            if before["settings"] == after["settings"]:
+                gone_on(again)
+
+
+SAID = b'{"version": %d, "checks": %%s}' % join.VERSION
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"[" * 200_000,
+        SAID % b"[]",
+        SAID % b'{}, "bound": false, "ledger": "keep", "place": [0, 0, 1], "settings": []',
+        SAID % b'{}, "bound": false, "ledger": "keep", "place": [0, 0, 1], "settings": {"on": {"cpu": [1]}}',
+    ],
+    ids=["deep", "checks", "settings", "cpu"],
+)
+def test_what_says_nothing_of_a_state_is_refused(told: bytes) -> None:
+    for state in ({"meta": told}, resealed({"meta": told})):
+        with pytest.raises(StateError, match=r"^state: got "):
+            pen.Join.from_state(state)

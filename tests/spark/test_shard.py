@@ -426,6 +426,43 @@ def test_state_with_pieces_missing_or_damaged_is_refused() -> None:
     assert shard.feed(part(3), watermark(3))
 
 
+@pytest.mark.parametrize(
+    "head",
+    ["", "[]", "5", "null", "[" * 200_000, "{}", '{"format": [1]}', f'{{"format": {frames.FORMAT}}}'],
+    ids=["empty", "list", "number", "null", "deep", "nothing", "format", "no more"],
+)
+def test_a_head_that_is_none_is_refused(head: str) -> None:
+    shard = Shard(task_of(SCHEMAS))
+    played(shard, range(2))
+    shard.restore({**shard.state(), "head": (head,)})
+    with pytest.raises(StateError, match=r"^checkpoint: got (a head that is none|format .*); "):
+        shard.feed(part(2), watermark(2))
+
+
+def test_every_part_of_a_head_is_of_its_kind() -> None:
+    shard = Shard(task_of(SCHEMAS))
+    played(shard, range(2))
+    kept, head = shard.state(), shard.head
+    for name in head:
+        for value in (None, [None], {"a": 1}, "1", 1.5, True):
+            if type(value) is not type(head[name]):
+                shard.restore({**kept, "head": (json.dumps({**head, name: value}),)})
+                with pytest.raises(StateError, match=r"^checkpoint: got "):
+                    shard.feed(part(2), watermark(2))
+    shard.restore({**kept, "head": (json.dumps({**head, "more": 1}),)})
+    with pytest.raises(StateError, match=r"^checkpoint: got a head that is none"):
+        shard.feed(part(2), watermark(2))
+
+
+@pytest.mark.parametrize("told", [b"", b"[1]", b"5", b"[" * 200_000, b"{}", b'{"watermark": 1, "more": 2}'])
+def test_a_micro_batch_of_the_log_that_is_none_is_refused(told: bytes) -> None:
+    whole = state.Entry(TABLES, 5, [7, "shared"], [[1.0, None]])
+    assert state.Entry.from_bytes(whole.to_bytes()) == whole
+    for parts in ({"told": told}, {"told": told, "0": b"x"}, {}):
+        with pytest.raises(StateError, match=r"^checkpoint: got what is no micro-batch"):
+            state.Entry.from_bytes(frames.to_bytes(parts))
+
+
 def test_no_flipped_bit_of_a_frame_is_taken_for_a_state() -> None:
     parts = {"one": b"x" * 100, "two": b""}
     data = frames.to_bytes(parts)

@@ -118,6 +118,17 @@ def test_keys_need_a_ledger(tmp_path: Path) -> None:
         cli._ledger_of(parse(LIVE, tmp_path))
 
 
+def test_a_condition_has_no_keys_to_show() -> None:
+    with pytest.raises(InputError, match=r"^show_keys: got a join on overlap.*; it has no keys: leave it out"):
+        cli._ledger_of(load(ROOT / "examples" / "jobs" / "attacks.toml"))
+
+
+def test_what_cannot_be_recorded_ends_no_job(tmp_path: Path) -> None:
+    history = History(tmp_path / "lost.history.jsonl")
+    cli._record(history, parse(LIVE, tmp_path), object(), None)
+    assert (history.lost, points(history.path)) == (1, [])
+
+
 def numbers(address: str, kind: str) -> bytes:
     host, port = re.findall(r"http://([\d.]+):(\d+)/", address)[0]
     connection = HTTPConnection(host, int(port), timeout=60)

@@ -30,10 +30,10 @@ Point = dict[str, Any]
 
 def here(address: str) -> Path | None:
     """Return a place on this machine as a path; None if it is elsewhere."""
-    local = address.removeprefix("file:")
-    if local == address and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", address):
-        return None
-    return Path("/" + local.lstrip("/") if local != address else local)
+    local = re.fullmatch(r"file:(?://[^/]*)?(/.*)", address, re.IGNORECASE)
+    if local is not None:
+        return Path("/" + local[1].lstrip("/"))
+    return None if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", address) else Path(address)
 
 
 def beside(checkpoint: str) -> Path | None:

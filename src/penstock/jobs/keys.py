@@ -17,6 +17,8 @@ from penstock.streams.times import nanoseconds
 T = TypeVar("T")
 
 SCHEMES = ("file", "s3", "s3a", "gs", "abfs", "abfss", "hdfs")
+ALIKE = {"s3": "s3a", "abfs": "abfss"}  # two words for one store
+PATTERNS = {*"{}[]*?"}
 LONG = 10_000  # characters in one value
 MANY = 2**31 - 1
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -269,7 +271,21 @@ def path(value: Any) -> str:
         raise wrong(value, f"give a local path, or an address that begins with one of {', '.join(SCHEMES)}")
     if ".." in re.split(r"[/\\]", words) or words.startswith("~") or "%2e" in words.lower():
         raise wrong(value, "give a path inside the folder of the job file, or an absolute one; no .. and no ~")
+    if set(words) & PATTERNS:
+        raise wrong(value, "give one place: Spark reads any of { } [ ] * ? as a pattern that several may match")
     return words
+
+
+def parts_of(words: str) -> tuple[str, ...]:
+    """Return the store, the host and the folders of a path: the same ones however the place is written."""
+    scheme = SCHEME.match(words)
+    store, host, rest = "file", "", words
+    if scheme:
+        store, rest = scheme[1].lower(), words[scheme.end() :]
+        if scheme[2]:
+            host, _, rest = rest.partition("/")
+    host = "" if store == "file" else host.lower()
+    return ALIKE.get(store, store), host, *(part for part in rest.split("/") if part not in {"", "."})
 
 
 def placed(words: str, home: Path) -> str:

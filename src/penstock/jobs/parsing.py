@@ -27,6 +27,7 @@ from penstock.jobs.keys import (
     nearest,
     number,
     one_of,
+    parts_of,
     path,
     placed,
     seed,
@@ -218,15 +219,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Folder(Source):
-    """A folder of Parquet, CSV or JSON files, or a Delta table, that grows."""
+    """A folder that grows: a Delta table, which says what its columns are, or files."""
 
     path: str = key(path)
-    schema: str | None = key(text, None)  # in Spark's words; None: that of the files that are there
     files_per_trigger: int | None = key(count, None)
 
 
 @dataclass(frozen=True)
-class Csv(Folder):
+class Files(Folder):
+    """A folder of Parquet, CSV or JSON files."""
+
+    schema: str | None = key(text, None)  # in Spark's words; None: that of the files that are there
+
+
+@dataclass(frozen=True)
+class Csv(Files):
     """A folder of CSV files."""
 
     header: bool = key(flag, True)
@@ -286,8 +293,8 @@ class Replay(Paced):
 
 
 KINDS: dict[str, type[Source]] = {
-    "parquet": Folder,
-    "json": Folder,
+    "parquet": Files,
+    "json": Files,
     "delta": Folder,
     "csv": Csv,
     "kafka": Kafka,
@@ -704,7 +711,5 @@ def _apart(job: Job) -> None:
 
 
 def _inside(inner: str, outer: str) -> bool:
-    one, other = (
-        tuple(part for part in each.split("/") if part not in {"", ".", "file:"}) for each in (inner, outer)
-    )
+    one, other = parts_of(inner), parts_of(outer)
     return one[: len(other)] == other

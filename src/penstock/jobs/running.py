@@ -14,6 +14,7 @@ from penstock.jobs.keys import within
 from penstock.jobs.parsing import (
     ConsoleSink,
     Csv,
+    Files,
     Folder,
     Job,
     Kafka,
@@ -244,7 +245,8 @@ def _opened(spark: Any, source: Source) -> Any:
             wanted["maxFilesPerTrigger"] = str(source.files_per_trigger)
         if isinstance(source, Csv):
             wanted |= {"header": str(source.header).lower(), "sep": source.separator, "inferSchema": "true"}
-        return inputs.opened(spark, source.format, wanted, path=source.path, schema=source.schema)
+        schema = source.schema if isinstance(source, Files) else None
+        return inputs.opened(spark, source.format, wanted, path=source.path, schema=schema)
     if isinstance(source, Kafka):
         wanted = {
             "kafka.bootstrap.servers": ",".join(source.servers),

@@ -5,6 +5,7 @@
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from penstock.core.entries import LEAST_WORK
 from penstock.core.exact import ExactJoin
 from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
-from penstock.core.probing import BY_TURNS, WHOLE
+from penstock.core.probing import BY_ITEMS, BY_TURNS, WHOLE
 from penstock.core.rng import placed
 from penstock.core.setjoin import Place, SetJoin
 from penstock.core.sets import Sets
@@ -35,7 +36,7 @@ from penstock.streams.encodings import decoded, decoded_schema
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 10  # of the saved state
+VERSION = 11  # of the saved state
 LEDGER = ("keep", "off")
 MOST_WAITING = 1 << 20  # rows that wait to know the columns of another stream, before more are refused
 FREED = 1 << 24  # bytes to give back at once
@@ -683,7 +684,7 @@ class Join:
         join = cls(
             schemas=(schemas[0], schemas[1]) if meta["bound"] else None,
             ledger=meta["ledger"],
-            place=tuple(meta["place"]),
+            place=_placed(*meta["place"]),
             **{name: saving.decode(value) for name, value in meta["settings"].items()},
         )
         join._known = schemas
@@ -778,12 +779,12 @@ class Join:
         self._settle(NO_LATE)
 
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
-        self._importance, self._collided = meta["importance"], meta["collided"]
-        self._unprobed = np.array(meta["unprobed"], np.int64)
+        self._importance, self._collided = float(meta["importance"]), index(meta["collided"])
+        self._unprobed = np.array([index(rows) for rows in meta["unprobed"]], np.int64).reshape(2)
         self._core.restore(saving.from_npz(state["core"]))
         if self._pace is not None:
             self._pace.restore(saving.from_npz(state["pace"])["known"])
-        self._shadow_importance = meta["shadow_importance"]
+        self._shadow_importance = float(meta["shadow_importance"])
         if self._shadow is not None:
             self._shadow.restore(saving.from_npz(state["shadow"]))
         if self._chances is not None:
@@ -812,6 +813,14 @@ def settings_of(arguments: dict[str, Any]) -> Settings:
     if missing:
         raise InputError(missing[0], "nothing", "this argument is required")
     return Settings(**arguments)
+
+
+def _placed(how: Any, number: Any, shards: Any) -> Place:
+    """Return how rows are divided, as a state has it; raises ValueError for what cannot be."""
+    place = index(how), index(number), index(shards)
+    if place[0] not in {WHOLE, BY_ITEMS, BY_TURNS} or not 0 <= place[1] < place[2]:
+        raise ValueError(place)
+    return place
 
 
 def _sets_of(ready: Ready, sides: tuple[Side, Side], *, keyed: bool) -> tuple[Sets, Ints]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from penstock.streams.encodings import decoded_schema
 from penstock.streams.intake import NO_LATE, Ready
 from penstock.streams.payload import Payload
 
-VERSION = 4  # of the saved state
+VERSION = 5  # of the saved state
 STREAM, ROW, AT, REASON = range(4)  # columns of an entry of the ledger
 BUDGET, LATE = range(2)  # of REASONS
 
@@ -407,8 +408,9 @@ class MultiJoin:
             return join
 
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
-        self._results, self._importance, self._now = meta["results"], meta["importance"], meta["now"]
-        self._shed = np.array(meta["shed"], np.int64)
+        self._results, self._now = index(meta["results"]), index(meta["now"])
+        self._importance = float(meta["importance"])
+        self._shed = np.array(meta["shed"], np.int64).reshape(self._shed.shape)
         self._ordered.restore(meta["ordered"], saving.from_npz(state["sketch"]))
         self._ordered.chain.restore(saving.from_npz(state["chain"]))
         if self._ordered.gauge is not None:

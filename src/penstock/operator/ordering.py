@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from penstock.core.distinct import Sketch, counted, empty, note
 from penstock.core.rings import Batch
 from penstock.core.windows import Ints
+from penstock.operator.settings import positive
 from penstock.operator.several import Bound
 from penstock.planner.plan import Plan
 from penstock.planner.statistics import COMPARED, Selectivity, Stream, drawn_from, matching
@@ -224,18 +226,22 @@ class Ordered:
         order = state["order"]
         order = {name: tuple(mine) for name, mine in order.items()} if isinstance(order, dict) else tuple(order)
         shares = state["shares"]
-        selectivity = None if shares is None else {tuple(pair): share for pair, share in shares}
+        selectivity = None if shares is None else {tuple(pair): float(share) for pair, share in shares}
         plans = []
         for known in (state["plan"], state["seen"]):
             streams = [
-                replace(stream, rate=rate, distinct=distinct)
+                replace(stream, rate=positive("rate", rate), distinct=positive("distinct", distinct))
                 for stream, (rate, distinct) in zip(self.plan.streams, known, strict=True)
             ]
             plans.append(replace(self.plan, streams=tuple(streams), order=order, selectivity=selectivity))
         self.plan, self._seen = plans
-        self.orders = [Order(*each) for each in state["orders"]]
-        self._stretches = deque(Stretch(begin, end, np.array(came)) for begin, end, came in state["stretches"])
-        self._since, self._due = state["since"], state["due"]
+        self.orders = [Order(index(since), *rest) for since, *rest in state["orders"]]
+        self._stretches = deque(
+            Stretch(index(begin), index(end), np.array(came, np.int64).reshape(len(self.plan.streams)))
+            for begin, end, came in state["stretches"]
+        )
+        self._since, self._due = index(state["since"]), index(state["due"])
+        self._bound.nests(self.plan)  # that there are such loops
 
 
 def named(order: Any) -> Any:

@@ -19,7 +19,22 @@ from penstock.policies.statistics import Table
 from penstock.streams.sets import Condition
 from penstock.streams.times import Every, Rows
 
-BROKEN = (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+SEAL = "seal"  # the part that is the checksum of what must be known to read the others
+BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def encode(name: str, value: object) -> object:  # noqa: C901, PLR0911 - one type a line
@@ -85,7 +100,12 @@ def decode(value: object) -> object:  # noqa: PLR0911 - one type a line
 def sealed(meta: dict[str, Any], state: dict[str, bytes]) -> dict[str, bytes]:
     """Return the parts of a state with what must be known to read them, and their checksums."""
     checks = {name: zlib.crc32(part) for name, part in state.items()}
-    return {**state, "meta": json.dumps({**meta, "checks": checks}).encode()}
+    told = json.dumps({**meta, "checks": checks}).encode()
+    return {**state, "meta": told, SEAL: _check(told)}
+
+
+def _check(part: bytes) -> bytes:
+    return zlib.crc32(part).to_bytes(4, "big")
 
 
 @contextmanager
@@ -95,18 +115,31 @@ def opened(state: dict[str, bytes], version: int) -> Iterator[dict[str, Any]]:
     Raises:
         StateError: if it is not one, or not whole, or of another version.
     """
-    try:
+    with whole("state", "something else", "give what state_dict() returned, whole"):
         meta = json.loads(state["meta"])
         if meta["version"] != version:
-            raise StateError("state", f"version {meta['version']}", f"this Penstock reads version {version}")
+            raise StateError("state", f"version {meta['version']!r:.40}", f"this Penstock reads version {version}")
+        if _check(state["meta"]) != state[SEAL]:
+            raise StateError("state", "damaged bytes in 'meta'", "give what state_dict() returned, whole")
         for name, check in meta["checks"].items():
             if zlib.crc32(state[name]) != check:
                 raise StateError("state", f"damaged bytes in {name!r}", "give what state_dict() returned, whole")
         yield meta
+
+
+@contextmanager
+def whole(argument: str, got: str, want: str) -> Iterator[None]:
+    """Say that a state is none, whatever goes wrong while it is read.
+
+    Raises:
+        StateError: naming the argument.
+    """
+    try:
+        yield
+    except PenstockError:
+        raise
     except BROKEN as error:
-        if isinstance(error, PenstockError):
-            raise
-        raise StateError("state", "something else", "give what state_dict() returned, whole") from error
+        raise StateError(argument, got, want) from error
 
 
 def to_ipc(table: pa.Table) -> bytes:

@@ -28,6 +28,7 @@ SMALL_LOG = 1 << 20  # bytes of log that are not worth a snapshot
 LONG_LOG = 256  # micro-batches after which a snapshot is due
 PORTION = 1 << 14  # rows that are joined at once, before it is known how many pairs they make
 LEAST, MOST = 1 << 12, 1 << 15  # rows that are joined at once: more make tables larger than caches
+ELSEWHERE = "start from another checkpoint"
 PAIRS = 1 << 20  # pairs that shall come out at once
 
 
@@ -49,6 +50,15 @@ class Head:
     between: float = 0.0  # seconds from there to the next one, at least
     format: int = frames.FORMAT
 
+    def checked(self) -> Self:
+        """Return it, and raise TypeError if a part is of another kind than those that are written."""
+        for name, mine in vars(Head({}, 0)).items():
+            if type(getattr(self, name)) is not type(mine):
+                raise TypeError(name)
+        if not all(type(pieces) is int for pieces in self.log):
+            raise TypeError("log")
+        return self
+
 
 class Store:
     """The state of the shard that Spark is asking about; all calls go through its handle."""
@@ -68,11 +78,12 @@ class Store:
         found = self._head.get()
         if found is None:
             return None
-        known = json.loads(found[0])
-        if known.get("format") != frames.FORMAT:
-            want = f"this Penstock reads format {frames.FORMAT}: use the one that wrote it, or a new checkpoint"
-            raise StateError("checkpoint", f"format {known.get('format')}", want)
-        return Head(**known)
+        with saving.whole("checkpoint", "a head that is none", ELSEWHERE):
+            known = dict(json.loads(found[0]))
+            if known.get("format") != frames.FORMAT:
+                want = f"this Penstock reads format {frames.FORMAT}: use the one that wrote it, or a new checkpoint"
+                raise StateError("checkpoint", f"format {known.get('format')!r:.40}", want)
+            return Head(**known).checked()
 
     def engine(self, head: Head, name: str, task: Task) -> Engine:
         """Return the engine as the last micro-batch left it, from the host's cache or rebuilt."""
@@ -118,7 +129,8 @@ class Store:
         found = self._known.get()
         if found is None:
             return Known.nothing(shards, sides)
-        return Known.from_arrays(saving.from_npz(frames.from_bytes(found[0])["known"]))
+        with saving.whole("checkpoint", "what is no state", ELSEWHERE):
+            return Known.from_arrays(saving.from_npz(frames.from_bytes(found[0])["known"]))
 
     def note(self, known: Known) -> None:
         """Write down what this shard knows of all of them."""
@@ -157,9 +169,10 @@ class Entry(NamedTuple):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Return the entry that was framed."""
-        parts = frames.from_bytes(data)
-        told = json.loads(parts.pop("told"))
-        return cls(tuple(saving.from_ipc(parts[str(side)]) for side in range(len(parts))), **told)
+        with saving.whole("checkpoint", "what is no micro-batch", ELSEWHERE):
+            parts = frames.from_bytes(data)
+            told = json.loads(parts.pop("told"))
+            return cls(tuple(saving.from_ipc(parts[str(side)]) for side in range(len(parts))), **told)
 
 
 def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator[pa.Table]:
@@ -196,5 +209,5 @@ def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator
 
 def _whole(pieces: list[Any]) -> bytes:
     if any(piece is None for piece in pieces):
-        raise StateError("checkpoint", "a state with pieces missing", "start from another checkpoint")
+        raise StateError("checkpoint", "a state with pieces missing", ELSEWHERE)
     return b"".join(piece[0] for piece in pieces)

@@ -1,6 +1,7 @@
 """Bring the rows of all sides into one order of arrival, and judge what is late."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -311,8 +312,11 @@ class Intake:
 
     def restore(self, marks: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Go on from what ``marks`` and ``arrays`` returned."""
-        for name in MARKS:
-            setattr(self, name, marks[name])
+        self.newest, self.released, *self.reached = (
+            None if mark is None else _tick(mark)
+            for mark in (marks["newest"], marks["released"], *(marks["reached"][at] for at in range(self.next.size)))
+        )
+        self.watermark = _tick(marks["watermark"])
         self.next, self.counted = arrays["next"], arrays["counted"]
         self.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
 
@@ -324,6 +328,14 @@ class Intake:
             clock[:, which] = self.counted[which] + np.searchsorted(mine, ts, side="right")
             self.counted[which] += mine.size
         return clock
+
+
+def _tick(mark: Any) -> int:
+    """Return a tick as marks have it; raises TypeError or ValueError for what is none."""
+    tick = index(mark)
+    if not NO_WATERMARK <= tick <= NEVER:
+        raise ValueError(tick)
+    return tick
 
 
 def reached(ts: Ints, earlier: int | None) -> Ints:
