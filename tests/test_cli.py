@@ -483,6 +483,21 @@ def test_advise_gives_what_the_function_gives(penstock: Penstock, pair: list[str
     assert "between 0 and 1" in penstock("advise", *pair, *JOIN, "--recall", "all").err
 
 
+def test_advise_takes_importance(penstock: Penstock, tmp_path: Path) -> None:
+    """The policy gives up other rows, by what pairs are worth, and needs other memory for as many of them."""
+    weigh = zipf(900, keys=12, importance="rare", seed=2)
+    paths = [put(tmp_path / "l.csv", weigh.left), put(tmp_path / "r.csv", weigh.right)]
+    words = ["--recall", "0.4,0.8", "--importance", "importance"]
+    how: dict[str, Any] = {"on": "key", "time": "ts", "window": 20, "recall": [0.4, 0.8]}
+    found = []
+    for combine in ("sum", "min"):
+        ran = penstock("advise", *paths, *JOIN, *words, "--combine", combine, "--json")
+        want = pen.advise(weigh.left, weigh.right, importance="importance", combine=combine, **how)
+        assert ran.document | {"seconds": 0, "paths": {}} == want.to_dict() | {"seconds": 0, "paths": {}}
+        found.append(ran.document["needs"])
+    assert found[0] != found[1]
+
+
 def test_refine_gives_what_the_function_gives(penstock: Penstock, pair: list[str], tmp_path: Path) -> None:
     ledger, rest, out = (tmp_path / f"{name}.parquet" for name in ("shed", "rest", "out"))
     assert penstock("join", *pair, *JOIN, "--memory", "8", "--ledger", ledger, "--out", out).code == 0

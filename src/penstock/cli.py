@@ -343,6 +343,8 @@ def advise(  # noqa: PLR0913 - one parameter an option
         float | None, typer.Option(help="Share of the rows to look at; 1 is a full simulation.", metavar="SHARE")
     ] = None,
     lateness: Lateness = "0",
+    importance: Importance = None,
+    combine: Combine = "min",
     per_key: PerKey = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -351,7 +353,7 @@ def advise(  # noqa: PLR0913 - one parameter an option
     from penstock import api
     from penstock.streams import files
 
-    given = _common(on, time, window, lateness, None)
+    given = _common(on, time, window, lateness, importance)
     wanted = [share_of(word) for word in recall.split(",")]
     policies = policies_of(policy)
     tables = files.read(left), files.read(right)
@@ -363,6 +365,7 @@ def advise(  # noqa: PLR0913 - one parameter an option
             policy=policies,
             split=split_of(split),
             sample=sample,
+            combine=combine,
             per_key=per_key,
             seed=seed,
         )

@@ -3,19 +3,22 @@
 import errno
 import json
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as pen
 from penstock.errors import StateError
+from penstock.policies.registry import entries
 from penstock.spark import cache, frames, state
 from penstock.spark.shards import shard_ids
 from penstock.spark.task import LEDGER
@@ -65,6 +68,34 @@ def test_a_shard_equals_the_embedded_engine() -> None:
     rows = undisturbed(**BOUNDED)
     wanted = pen.run(*TABLES, on="k", time="ts", window="30 seconds", **BOUNDED)
     assert len(rows) == len(set(rows)) == wanted.table.num_rows > 0
+
+
+def policies() -> Iterator[Any]:
+    """Yield every registered policy, and the default where rows are worth something."""
+    number = np.tile(np.arange(ROWS), 2)
+    until = (START // 1000 + number + number % 17) * 1_000_000
+    schedule = {"side": ["left"] * ROWS + ["right"] * ROWS, "row": number, "until": until}
+    for entry in entries():
+        policy = pen.policy("replay", schedule=schedule) if entry.name == "replay" else entry.name
+        yield pytest.param({"policy": policy, "memory": 20 if entry.name != "replay" else 200}, id=entry.name)
+    for combine in ("min", "sum"):
+        yield pytest.param(
+            {"policy": "auto", "memory": 20, "importance": "w", "combine": combine}, id=f"auto, {combine}"
+        )
+
+
+@pytest.mark.parametrize("arguments", list(policies()))
+def test_under_every_policy_a_shard_equals_the_embedded_engine(engines: Path, arguments: dict[str, Any]) -> None:
+    """One that waits as long for late rows; also if the query is started again, and the host's engines are gone."""
+    shard = Shard(task_of(SCHEMAS, **arguments))
+    rows = played(shard, range(3))
+    lost(engines)
+    rows += played(Shard(task_of(SCHEMAS, **arguments), before=shard), range(3, BATCHES))
+    join = pen.Join(on="k", time="ts", window="30 seconds", lateness=("watermark", "10 seconds"), **arguments)
+    wanted = pa.concat_tables([join.push(left=TABLES[0], right=TABLES[1]), join.finish()])
+    pairs = sorted(zip(wanted["v_left"].to_pylist(), wanted["v_right"].to_pylist(), strict=True))
+    assert sorted(tuple(re.findall(r"'([12]:\d+)'", row)) for row in rows) == pairs
+    assert 0 < len(pairs) < len(undisturbed())
 
 
 def files(engines: Path) -> list[Path]:
@@ -525,3 +556,4 @@ def test_files_that_nobody_used_for_an_hour_go(engines: Path) -> None:
     assert not old.exists()
     assert young.exists()
     assert len(left_behind(engines)) == 1
+
