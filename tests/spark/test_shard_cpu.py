@@ -1,5 +1,6 @@
 """A shard under a CPU budget decides by its clock once: rebuilt from its log it has decided the same."""
 
+import ast
 import shutil
 import time
 from pathlib import Path
@@ -68,27 +69,49 @@ def test_a_rebuilt_shard_knows_what_was_decided(on: Any, tmp_path: Path, monkeyp
     assert again.books["arrivals_left"] == ROWS * BATCHES
 
 
+def test_rows_go_on_as_soon_as_the_watermark_has_passed_them() -> None:
+    """It does so in the micro-batch after theirs, and judges the rows of the one after that."""
+    size, batches = 100, 5
+    left, right = (rows[: size * batches] for rows in TABLES)
+    ts = left["ts"].cast(pa.int64()).to_numpy()  # of both sides
+    number = np.arange(ts.size)
+    came = number // size + ((number % size >= 20) & (number % size < 40))  # some come a micro-batch late
+    equal = left["k"].to_numpy()[:, None] == right["k"].to_numpy()
+    exact = equal & (np.abs(ts[:, None] - ts) < 30 * 10**6)
+    shard = Shard(task_of((left.schema, right.schema), cpu=pen.cpu(comparisons_per_second=10**6)))
+    told: set[tuple[int, int]] = set()
+    for at in range(batches):
+        passed = int(ts[at * size - 1]) // 1000 - 1000 if at else 0
+        mine = [rows.filter(pa.array(came == at)) for rows in (left, right)]
+        for each in map(ast.literal_eval, shard.feed(mine, passed)):
+            told.add((int(each["row_left"]), int(each["row_right"])))
+        there = (came <= at) & (ts <= passed * 1000)
+        assert told == set(zip(*map(np.ndarray.tolist, np.nonzero(exact & there[:, None] & there)), strict=True))
+        assert shard.books["shed_late_left"] == 0
+    assert len(told) > 1000
+
+
 def test_rows_wait_for_the_watermark_and_come_in_order() -> None:
     schemas = (TABLES[0].schema, TABLES[1].schema)
     shard = Shard(task_of(schemas, cpu=pen.cpu(comparisons_per_second=10**6)))
     late = pa.concat_tables([TABLES[0][ROWS : ROWS + 20], TABLES[0][:20]])  # the second part comes a minute late
     assert shard.feed((late, TABLES[1][:0])) == []
     assert shard.books["live_left"] == 40
-    shard.feed((TABLES[0][:0], TABLES[1][ROWS : ROWS + 20]), watermark(3))
-    found = shard.feed((TABLES[0][20:25], TABLES[1][:0]), watermark(3))
+    found = shard.feed((TABLES[0][:0], TABLES[1][ROWS : ROWS + 20]), watermark(3))
     exact = pen.join(TABLES[0][ROWS : ROWS + 20], TABLES[1][ROWS : ROWS + 20], on="k", time="ts", window="30 seconds")
     assert len(found) == exact.num_rows > 0
+    assert shard.feed((TABLES[0][20:25], TABLES[1][:0]), watermark(3)) == []
     assert shard.books["shed_late_left"] == 5
 
 
-def test_half_of_a_latency_is_for_waiting_and_some_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_third_of_a_latency_is_for_each_micro_batch_and_some_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     head = Head({}, 1)
-    assert processor._seconds(head, 100.0, 4.0) == pytest.approx(1.7)
+    assert processor._seconds(head, 100.0, 6.0) == pytest.approx(1.7)
     head.ended, now[0] = 101.0, 102.0  # Spark took half a second from there to the packing, and half since
-    assert processor._seconds(head, 101.5, 4.0) == pytest.approx(1.7 - 0.5 - 0.5)
+    assert processor._seconds(head, 101.5, 6.0) == pytest.approx(1.7 - 0.5 - 0.5)
     head.ended, now[0] = 102.5, 109.0  # the trigger made it wait
-    assert processor._seconds(head, 109.0, 4.0) == pytest.approx(1.7 - 0.55)
+    assert processor._seconds(head, 109.0, 6.0) == pytest.approx(1.7 - 0.55)
     head.between, head.ended = 3.0, 105.0
-    assert processor._seconds(head, 109.0, 4.0) == pytest.approx(1.7 - 1.0)
+    assert processor._seconds(head, 109.0, 6.0) == pytest.approx(1.7 - 1.0)

@@ -86,6 +86,9 @@ def operator(
     if streaming and bound.event_time is not None and bound.one_shard.startswith("windows in rows"):
         want = "windows in rows give pairs once the watermark has passed them: they have no event time; leave it None"
         raise InputError("event_time", repr(bound.event_time), want)
+    if streaming and bound.event_time is not None and isinstance(bound, TwoBound) and bound.ordered:
+        want = "with cpu= rows wait until the watermark has passed them: pairs have no event time; leave it None"
+        raise InputError("event_time", repr(bound.event_time), want)
     _told_apart(bound, spark)
     shards = _shards(settings, bound, spark)
     _comparable(settings, shards)

@@ -18,7 +18,18 @@ from penstock.spark.books import books_of
 from penstock.spark.packing import began, unpacked
 from penstock.spark.sharing import Sketch, shares
 from penstock.spark.state import Entry, Head, Store, play
-from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Bound, Engine, Task, archived, output, output_beside
+from penstock.spark.task import (
+    ARCHIVE,
+    LEDGER,
+    MILLISECOND,
+    THROUGH,
+    Bound,
+    Engine,
+    Task,
+    archived,
+    output,
+    output_beside,
+)
 
 SLACK = 1.1  # by which the least time between micro-batches may grow each time
 
@@ -53,8 +64,10 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             for side in range(len(engine.bound.names))
         ]
         # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it; rows
-        # that carry event time on must be past the one of this micro-batch.
-        judge = head.watermark if engine.bound.event_time is None else watermark
+        # that carry event time on must be past the one of this micro-batch. Under a CPU budget the last entry's
+        # watermark judges these rows, and this one lets those go on that wait for it.
+        now = self.task.cpu is not None or engine.bound.event_time is not None
+        judge = watermark if now else head.watermark
         entry = Entry(tuple(sides), _bar(judge), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
         seconds = None if self.task.latency is None else _seconds(head, began(blobs), self.task.latency)
@@ -169,16 +182,18 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
 def _seconds(head: Head, packed: float | None, latency: float) -> float:
     """Return the seconds that a shard may be at work for its micro-batch, if rows are to be joined in time.
 
-    Half of the time is for rows to wait for the micro-batch before. Of the other half, Spark has had what passed
+    A row waits until the micro-batch is over in which it came, and for the watermark until the next one is, which
+    packs it; the one after that joins it. So each may take a third of the time. Of that, Spark has had what passed
     since the first row was packed, and will need what it needed at least between two micro-batches so far, from the
-    end of one join to the packing of the next; a quarter of the latency at most: that may be waiting for the trigger.
+    end of one join to the packing of the next; half of it at most: that may be waiting for the trigger.
     """
     now = time.time()
     packed = now if packed is None else min(packed, now)
     if head.ended:
         between = max(0.0, packed - head.ended)
         head.between = min(between, head.between * SLACK) if head.between else between
-    return max(0.0, MARGIN * latency / 2 - (now - packed) - min(head.between, latency / 4))
+    third = latency / THROUGH
+    return max(0.0, MARGIN * third - (now - packed) - min(head.between, third / 2))
 
 
 def _numbered(engine: Join) -> list[pa.Table]:

@@ -168,14 +168,19 @@ def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator
     The portions depend on nothing but the engine and the entry, so the log gives the same decisions again. They keep
     what is under way small, however many pairs a micro-batch makes. `seconds` is the time that the micro-batch may
     take by the clock on the wall; what is decided by that is in the entry when it is played again.
+
+    Where rows wait for the watermark to put them in order, it passes after those of the micro-batch have come: it
+    judges the next ones, and lets these go on that it has passed.
     """
+    bound = engine.bound
+    waits = isinstance(engine, Join) and engine.bound.ordered
     if isinstance(engine, Join):
         engine.follow(entry.portions)
         engine.begin_batch(seconds)
     if entry.share is not None:
         engine.resize(**dict(zip(("memory", "split"), entry.share, strict=False)))
-    yield engine.watermark(entry.watermark)
-    bound = engine.bound
+    if not waits:
+        yield engine.watermark(entry.watermark)
     times = [bound.clock.values(rows[name], "time") for rows, name in zip(entry.sides, bound.time, strict=True)]
     both = np.sort(np.concatenate(times), kind="stable")  # a run a side: merged, not sorted
     done, size = 0, PORTION
@@ -190,6 +195,8 @@ def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator
         starts, came = ends, sum(ends) - done
         done += came
         size = min(max(came * PAIRS // max(joined.num_rows, 1), LEAST), MOST)
+    if waits:
+        yield engine.watermark(entry.watermark)
     if isinstance(engine, Join):
         engine.end_batch()
 

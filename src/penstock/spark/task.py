@@ -28,6 +28,7 @@ BESIDE = "__penstock_beside"  # null in joined rows; else a byte that says what 
 BOOK, LEDGER, ARCHIVE = 1, 2, 3  # the books of a shard, or rows as Arrow IPC: nested columns leave Python slowly
 MILLISECOND = 1000  # in Spark's ticks, which are microseconds
 OUTPUT_ROWS = 1 << 18  # rows handed to Spark at once
+THROUGH = 3  # micro-batches under a latency: a row comes during one, is packed in the next, and joined in the third
 
 Bound = settings.Bound | several.Bound
 Engine = Join | MultiJoin
