@@ -83,8 +83,7 @@ class Task:
     @property
     def latency(self) -> float | None:
         """The seconds that rows may wait and be joined in; None: nobody said."""
-        latency = None if self.cpu is None else self.cpu.latency
-        return nanoseconds("latency", latency) / 10**9 if isinstance(latency, str | timedelta) else None
+        return latency_of(self.cpu)
 
     def place(self, shard: int) -> Place:
         """Return how rows are divided, the number of a shard, and how many there are."""
@@ -139,6 +138,12 @@ class Task:
         """Return an engine with the arguments of today that goes on from the rows another holds."""
         found: Engine = engine.changed(schemas=self.schemas, **self.arguments_of(shard))
         return found
+
+
+def latency_of(cpu: object) -> float | None:
+    """Return the seconds that a CPU budget lets rows wait and be joined in; None: it does not say."""
+    latency = cpu.latency if isinstance(cpu, Cpu) else None
+    return nanoseconds("latency", latency) / 10**9 if isinstance(latency, str | timedelta) else None
 
 
 @dataclass(frozen=True)
