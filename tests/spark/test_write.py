@@ -88,7 +88,8 @@ def test_a_trigger_too_long_for_a_latency_is_refused(spark: Any, tmp_path: Path)
     joined = pen.join(streams[0], streams[1], **how)
     folders = {name: str(tmp_path / name) for name in ("results", "checkpoint")}
     for trigger in ("3100 ms", {"processingTime": "4 seconds"}):
-        with pytest.raises(InputError, match="trigger: got .*; rows wait for two .*: 3 seconds at most"):
+        with pytest.raises(InputError, match=r"trigger: got .*; rows wait for two .*: 3 seconds at most"):
             pen.write(joined, **folders, trigger=trigger)
-    for trigger in ("available now", {"once": True}, "3 seconds", "interval 5 seconds", None):
+    fine: list[Any] = ["available now", {"once": True}, "3 seconds", "interval 5 seconds", None]
+    for trigger in fine:
         writing.in_time(settings_of(how), trigger)

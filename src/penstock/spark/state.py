@@ -10,6 +10,7 @@ budget and the rows in order.
 
 import json
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import StateError
+from penstock.errors import LatencyWarning, StateError
 from penstock.operator import saving
 from penstock.operator.join import Join
 from penstock.spark import cache, frames
@@ -45,8 +46,10 @@ class Head:
     snapshot_bytes: int = 0
     log: list[int] = field(default_factory=list)  # pieces of each micro-batch since the snapshot
     log_bytes: int = 0
-    ended: float = 0.0  # when the last micro-batch was joined, by the clock on the wall; 0: there was none
+    ended: float = 0.0  # when the core had joined the last micro-batch, by the clock on the wall; 0: there was none
     between: float = 0.0  # seconds from there to the next one, at least
+    late: int = 0  # micro-batches in a row that took longer than they may, though nothing was compared
+    possible: float = 0.0  # the seconds of a latency that could be kept, if this one cannot
     format: int = frames.FORMAT
 
 
@@ -198,7 +201,8 @@ def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator
     if waits:
         yield engine.watermark(entry.watermark)
     if isinstance(engine, Join):
-        engine.end_batch()
+        with warnings.catch_warnings(action="ignore", category=LatencyWarning):  # nobody reads what a worker says
+            engine.end_batch()
 
 
 def _whole(pieces: list[Any]) -> bytes:

@@ -42,6 +42,7 @@ class Task:
     schemas: tuple[pa.Schema, ...]
     budgets: list[Any]  # (memory, split) of each shard
     wanted: frozenset[int] = frozenset()  # what leaves beside the rows: LEDGER, ARCHIVE
+    turns: int = 1  # shards that share a core, and take turns there
 
     @property
     def shards(self) -> int:
@@ -131,8 +132,10 @@ class Task:
     def engine(self, shard: int) -> Engine:
         """Return a fresh engine for one shard."""
         left, right = self.schemas
-        place = self.place(shard)
-        return Join(schemas=(left, right), ledger=self.ledger, place=place, **self.arguments_of(shard))
+        told = self.arguments_of(shard)
+        if self.cpu is not None and self.cpu.share is not None:  # not saved: another machine may have other cores
+            told["cpu"] = replace(self.cpu, share=self.cpu.share / self.turns)
+        return Join(schemas=(left, right), ledger=self.ledger, place=self.place(shard), **told)
 
     def changed(self, engine: Any, shard: int) -> Engine:
         """Return an engine with the arguments of today that goes on from the rows another holds."""
