@@ -85,7 +85,7 @@ bench-auto: $(READY) ## measure auto beside the best other policy; writes benchm
 bench-recall: $(READY) ## measure live recall and advice; writes benchmarks/recall.json and docs/recall.md's tables
 	$(BIN)/python -m benchmarks.recall
 
-bench-cpu: $(READY) ## measure joins under a CPU budget; writes benchmarks/cpu.json, docs/cpu.md's tables and the claims
+bench-cpu: $(READY) ## measure joins under a CPU budget (on Spark: python -m benchmarks.cpu --only spark-clock); writes benchmarks/cpu.json, docs/cpu.md's tables and the claims
 	$(BIN)/python -m benchmarks.cpu
 
 bench-dashboard: $(READY) ## measure what a dashboard costs; writes benchmarks/dashboard.json and docs/dashboard.md

@@ -1,4 +1,7 @@
-"""Measure joins under a CPU budget beside what the papers say of them (`make bench-cpu`)."""
+"""Measure joins under a CPU budget beside what the papers say of them (`make bench-cpu`).
+
+On Spark they are measured when asked for only: `python -m benchmarks.cpu --only spark-clock`.
+"""
 
 import argparse
 import json

@@ -1,7 +1,8 @@
 """Play real streams to joins on Spark faster than they can be joined, by the clock on the wall.
 
 Files with the rows of half a second each appear when their time is. A lag is from the time of a pair's later row to
-when the micro-batch that brought the pair was written.
+when the micro-batch that brought the pair was written. `make bench-cpu` leaves this out, which takes an hour and more;
+`python -m benchmarks.cpu --only spark-clock` runs it (`--case`, `--speed`, `--rate` and `--minutes` make it shorter).
 """
 
 import contextlib
@@ -22,6 +23,7 @@ import penstock as pen
 from benchmarks import registry_tables
 from benchmarks.clock import METHODS, SPAN, Case, Wanted, came, cases
 from penstock.spark.session import ROCKSDB
+from penstock.streams.sets import Condition
 
 LATENCY = 10.0  # seconds: rows wait for the watermark, which is a micro-batch behind
 SLICE = 0.5  # seconds of stream in a file
@@ -78,6 +80,7 @@ def play(spark: Any, case: Case, rate: float, method: str | None, seconds: float
     folder = Path(tempfile.mkdtemp(prefix="penstock-clock-"))
     over, log = threading.Event(), []
     start = time.time()
+    writer = threading.Thread(target=write_on, args=(case, rate, folder, start, over))
     try:
         for name, rows in zip(SIDES, written(case, rate, 0, 0, start), strict=True):
             (folder / name).mkdir()
@@ -88,21 +91,22 @@ def play(spark: Any, case: Case, rate: float, method: str | None, seconds: float
         ]
         left, right = (stream.withWatermark("ts", "0 seconds") for stream in streams)
         cpu = None if method is None else pen.cpu(latency=f"{int(LATENCY)} seconds", method=method)
-        joined = pen.join(left, right, on=case.on, time="ts", window=f"{SPAN} seconds", cpu=cpu)
+        shards = 1 if isinstance(case.on, Condition) else None  # random-drop on a condition takes no more
+        joined = pen.join(left, right, on=case.on, time="ts", window=f"{SPAN} seconds", cpu=cpu, shards=shards)
 
         def note(batch: Any, _: int) -> None:
             later = F.greatest("ts_left", "ts_right").cast("double")
             pairs, first = batch.agg(F.count(F.lit(1)), F.min(later)).first()
             log.append((time.time() - start, pairs, time.time() - first if pairs else 0.0))
 
-        writer = threading.Thread(target=write_on, args=(case, rate, folder, start, over))
         writer.start()
         query = joined.writeStream.foreachBatch(note).option("checkpointLocation", str(folder / "state")).start()
         query.awaitTermination(int(seconds))
         query.stop()
     finally:
         over.set()
-        writer.join()
+        if writer.ident is not None:  # it was started
+            writer.join()
         shutil.rmtree(folder, ignore_errors=True)
     steady = [(pairs, lag) for at, pairs, lag in log if at > BEGINNING]
     lags = [lag for pairs, lag in steady if pairs] or [seconds]
@@ -153,5 +157,6 @@ def page(results: list[dict[str, Any]]) -> str:
             run = [one["case"], f"{one['rate']:,.0f}", str(one["speed"]), f"{one['minutes']:g}"]
             rows.append([*run, *lags, f"{ratio:.2f}"])
     how = f'`latency="{LATENCY:g} seconds"`, windows of {SPAN} s, watermarks without delay, {BEGINNING:g} s to begin.'
+    how += " One shard for conditions, which is all that random-drop takes, and one for each core for keys."
     words = f"{how} A lag is from the time of a pair's later row to when its micro-batch was written."
     return "\n\n".join(["### By the clock on the wall, on Spark", words, registry_tables.table(head, rows)])

@@ -159,10 +159,15 @@ def write(
         results: a folder for the joined rows.
         ledger: a folder for the rows given up: columns as those of ``Join.ledger``.
         archive: a folder for every row that came, with its side, shard and arrival number.
-        trigger: "5 seconds", "available now", or what ``DataStreamWriter.trigger`` takes, as a dict.
+        trigger: "5 seconds", "available now", or what ``DataStreamWriter.trigger`` takes, as a dict. None: a
+            micro-batch begins when the last one has ended, which is best where `cpu` has a latency; a third of the
+            latency is the longest interval that it takes.
 
     Returns:
         The StreamingQuery.
+
+    Raises:
+        InputError: if there is nothing to write, or the trigger is too long for a latency.
     """
     from penstock.spark import writing  # noqa: PLC0415 - only with Spark
 

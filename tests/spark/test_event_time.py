@@ -67,9 +67,10 @@ def test_event_time_needs_a_name_of_its_own(name: Any) -> None:
         pen.join(rows, rows, on="k", time="t", window=4, event_time=name)
 
 
-def test_windows_in_rows_have_no_event_time_on_streams(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [{"window": pen.rows(5)}, {"cpu": pen.cpu(comparisons_per_second=9)}])
+def test_rows_that_wait_for_the_watermark_have_no_event_time(spark: Any, tmp_path: Path, how: dict[str, Any]) -> None:
     for name in ("l", "r"):
         write_batches(ticking(1, 10), tmp_path / name, [])
     left, right = (read_stream(spark, tmp_path / name) for name in ("l", "r"))
     with pytest.raises(InputError, match="event_time"):
-        pen.join(left, right, on="k", time="ts", window=pen.rows(5), event_time="at")
+        pen.join(left, right, **{"on": "k", "time": "ts", "window": "5 seconds", "event_time": "at", **how})

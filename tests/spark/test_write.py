@@ -7,6 +7,8 @@ import pytest
 
 import penstock as pen
 from penstock.errors import InputError
+from penstock.operator.join import settings_of
+from penstock.spark import writing
 from streaming import counted, read_stream, run_to_end, straggling, write_batches
 
 ROWS = 400
@@ -76,3 +78,18 @@ def test_what_cannot_be_written(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="available now"):
         pen.write(joined, **where, results=str(tmp_path / "out"), trigger=5)
     assert not (tmp_path / "cp").exists()
+
+
+def test_a_trigger_too_long_for_a_latency_is_refused(spark: Any, tmp_path: Path) -> None:
+    for name in ("l", "r"):
+        write_batches(straggling(1, 10), tmp_path / name, [])
+    streams = [read_stream(spark, tmp_path / name) for name in ("l", "r")]
+    how: dict[str, Any] = {"on": "k", "time": "ts", "window": "20 seconds", "cpu": pen.cpu(latency="9 seconds")}
+    joined = pen.join(streams[0], streams[1], **how)
+    folders = {name: str(tmp_path / name) for name in ("results", "checkpoint")}
+    for trigger in ("3100 ms", {"processingTime": "4 seconds"}):
+        with pytest.raises(InputError, match=r"trigger: got .*; rows wait for two .*: 3 seconds at most"):
+            pen.write(joined, **folders, trigger=trigger)
+    fine: list[Any] = ["available now", {"once": True}, "3 seconds", "interval 5 seconds", None]
+    for trigger in fine:
+        writing.in_time(settings_of(how), trigger)

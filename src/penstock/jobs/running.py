@@ -100,6 +100,7 @@ def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
         spark: the session, built with ``pen.configure``.
         show: told the first rows of every micro-batch, for a sink on the console.
     """
+    writing.in_time(job.settings, job.triggered)
     rows = joined(job, spark)
     sink = job.sink
     if isinstance(sink, ParquetSink):

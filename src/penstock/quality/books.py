@@ -93,6 +93,7 @@ class Report:
     unprobed: Sides = NOBODY  # rows that were not compared with all of the other window, and entered it
     importance_estimate: Estimate | None = None  # as `exact_estimate`, of the importance
     slowest: float | None = None  # seconds of the longest batch, where a CPU budget is by the clock on the wall
+    possible_latency: float | None = None  # on Spark: the seconds that could be kept, where those asked for cannot
     division: str = ""  # how rows were divided between shards: by "keys", by "items", or in "turns"; "": not at all
     mode: str = "shed"  # "observe": nothing was shed; this is what the budget would have done
     guesses: tuple[Guess | None, Guess | None] = field(default=(None, None), repr=False, compare=False)  # to merge
@@ -144,6 +145,8 @@ class Report:
             facts.append(f"rows divided {'in' if self.division == 'turns' else 'by'} {self.division}")
         if self.slowest is not None:
             facts.append(f"longest batch {self.slowest:.3g} s")
+        if self.possible_latency is not None:
+            facts.append(f"the latency cannot be kept, {self.possible_latency:.3g} s could")
         return "\n".join([", ".join(facts), *lines])
 
 

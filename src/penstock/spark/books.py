@@ -1,12 +1,13 @@
 """Carry the books of the shards out with the results, and fold them into a report."""
 
 import json
+import warnings
 from dataclasses import fields
 from functools import reduce
 from typing import Any
 
 from penstock.core.step import REASONS
-from penstock.errors import InputError
+from penstock.errors import InputError, LatencyWarning
 from penstock.operator.settings import SIDES
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.flows import Flows, Order
@@ -14,6 +15,7 @@ from penstock.quality.flows import Flows, Order
 OBSERVED = "penstock"  # how the names of a join's observed metrics begin
 BETWEEN = ","  # the books of shards in one string
 PER_SIDE = ("arrivals", "live", "expired", "unprobed", *(f"shed_{reason}" for reason in REASONS))
+LONGEST = ("slowest", "possible_latency")
 WHOLE = ("pairs", "memory_rows", "memory_bytes", "comparisons")
 
 
@@ -21,7 +23,7 @@ def books_of(report: Report | Flows) -> str:
     """Return the books of one shard as JSON."""
     if isinstance(report, Flows):
         return json.dumps({**report.to_dict(), "guesses": report.guesses})
-    values: dict[str, Any] = {name: getattr(report, name) for name in (*WHOLE, "importance", "guesses", "slowest")}
+    values: dict[str, Any] = {name: getattr(report, name) for name in (*WHOLE, "importance", "guesses", *LONGEST)}
     for at, side in enumerate(SIDES):
         for name in ("arrivals", "live", "expired", "unprobed"):
             values[f"{name}_{side}"] = getattr(report, name)[at]
@@ -33,6 +35,8 @@ def books_of(report: Report | Flows) -> str:
 def report_of(query: Any) -> Any:
     """Return the report of the one join in a streaming query, as of its last micro-batch with rows.
 
+    Warns if a latency cannot be kept.
+
     Raises:
         InputError: if there is none yet, or more than one join.
     """
@@ -41,6 +45,10 @@ def report_of(query: Any) -> Any:
         if len(known) > 1:
             raise InputError("query", f"{len(known)} joins in one query", "report on queries with one join each")
         if known:
+            possible = getattr(known[0], "possible_latency", None)
+            if possible is not None:
+                got = "the latency cannot be kept: micro-batches take longer though nothing is compared"
+                warnings.warn(LatencyWarning(f"{got}; {possible:.3g} seconds can, or fewer rows"), stacklevel=3)
             return known[0]
     raise InputError("query", "no micro-batch of a join that has ended", "wait for the first one")
 
@@ -85,7 +93,7 @@ def _folded(found: dict[str, Any], books: list[dict[str, Any]]) -> Report:
         comparisons=totals["comparisons"],
         unprobed=both["unprobed"],
         importance_estimate=important,
-        slowest=max((book["slowest"] for book in books if book["slowest"] is not None), default=None),
+        **{name: max((book[name] for book in books if book[name] is not None), default=None) for name in LONGEST},
         division=found.get("division") or "",
         mode=found["mode"],
         guesses=(guesses[0], guesses[1]),

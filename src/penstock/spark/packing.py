@@ -2,12 +2,13 @@
 
 Rows that cross into Python one by one cost more than joining them; a blob holds all rows of one side, shard and
 task. Every task also sends each shard a blob without rows, so that a shard hears of every micro-batch, and, where
-budgets move, of what came to all shards; where time on the wall counts, of when the task began.
+budgets move, of what came to all shards; where time on the wall counts, of when the task began and ended.
 """
 
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,16 +60,26 @@ def packer(
         if any(part.num_rows for part in held):
             yield blobs(pa.Table.from_batches(held), seen)
 
-        told = struct.pack("<d", began) if timing else _sketch(seen, shards)
+        told = struct.pack("<dd", began, time.time()) if timing else _sketch(seen, shards)
         yield packed([(one, side, 0, told) for one in ids])
 
     return pack
 
 
-def began(blobs: Iterable[tuple[int, int, bytes]]) -> float | None:
-    """Return when the first of the tasks that packed these blobs (side, rows, data) began; None: they do not tell."""
-    told = [struct.unpack("<d", data)[0] for _, count, data in blobs if data and not count]
-    return min(told, default=None)
+class Packed(NamedTuple):
+    """When the packing of a micro-batch began and ended, by the clock on the wall."""
+
+    began: float
+    ended: float
+
+
+def packed_at(blobs: Iterable[tuple[int, int, bytes]], now: float) -> Packed:
+    """Return when the first of the tasks that packed these blobs (side, rows, data) began, and the last one ended.
+
+    If they do not tell, it is `now`, which is the latest that it can be.
+    """
+    told = [struct.unpack("<dd", data) for _, count, data in blobs if data and not count] or [(now, now)]
+    return Packed(min(now, *(begin for begin, _ in told)), min(now, max(end for _, end in told)))
 
 
 def destinations(bound: Bound, side: int, table: pa.Table, shards: int) -> tuple[Ints, Ints]:

@@ -86,15 +86,18 @@ def operator(
     if streaming and bound.event_time is not None and bound.one_shard.startswith("windows in rows"):
         want = "windows in rows give pairs once the watermark has passed them: they have no event time; leave it None"
         raise InputError("event_time", repr(bound.event_time), want)
+    if streaming and bound.event_time is not None and isinstance(bound, TwoBound) and bound.ordered:
+        want = "with cpu= rows wait until the watermark has passed them: pairs have no event time; leave it None"
+        raise InputError("event_time", repr(bound.event_time), want)
     _told_apart(bound, spark)
     shards = _shards(settings, bound, spark)
     _comparable(settings, shards)
     task: Task
     if isinstance(settings, Settings):
-        task = Task(arguments, tuple(schemas.values()), shares(settings, shards), wanted)
+        task = Task(arguments, tuple(schemas.values()), shares(settings, shards), wanted, _turns(shards, spark))
     else:
         budgets = [memory for memory, _ in shares(settings, shards)]
-        task = MultiTask(arguments, tuple(schemas.values()), budgets, wanted, tuple(schemas))
+        task = MultiTask(arguments, tuple(schemas.values()), budgets, wanted, streams=tuple(schemas))
     prints = [_fingerprinted(frame) for frame in frames.values()]
     raw = _streamed(prints, bound, task) if streaming else backtest.joined(prints, bound, task)
     name = f"{OBSERVED}_{next(_numbers)}"
@@ -177,6 +180,12 @@ def _shards(settings: Settings | several.Settings, bound: Bound, spark: Any) -> 
             raise InputError("shards", str(settings.shards), want)
         return 1
     return settings.shards or int(spark.conf.get("spark.sql.shuffle.partitions"))
+
+
+def _turns(shards: int, spark: Any) -> int:
+    """Return how many shards share a core, at most."""
+    at_once = min(shards, int(spark.conf.get("spark.sql.shuffle.partitions")), session.cores(spark) or shards)
+    return -(-shards // at_once)
 
 
 def _comparable(settings: Settings | several.Settings, shards: int) -> None:

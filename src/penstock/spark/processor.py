@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +13,25 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from penstock.errors import StateError
 from penstock.operator.join import Join
-from penstock.policies.cpu.pacing import MARGIN
+from penstock.policies.cpu.pacing import ALIKE, MARGIN, TRIES, Portion
+from penstock.quality.books import Report
 from penstock.spark import cache
 from penstock.spark.books import books_of
-from penstock.spark.packing import began, unpacked
+from penstock.spark.packing import Packed, packed_at, unpacked
 from penstock.spark.sharing import Sketch, shares
 from penstock.spark.state import Entry, Head, Store, play
-from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Bound, Engine, Task, archived, output, output_beside
+from penstock.spark.task import (
+    ARCHIVE,
+    LEDGER,
+    MILLISECOND,
+    THROUGH,
+    Bound,
+    Engine,
+    Task,
+    archived,
+    output,
+    output_beside,
+)
 
 SLACK = 1.1  # by which the least time between micro-batches may grow each time
 
@@ -53,12 +66,14 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             for side in range(len(engine.bound.names))
         ]
         # Spark's own join judges lateness by the watermark of the micro-batch before, up to and including it; rows
-        # that carry event time on must be past the one of this micro-batch.
-        judge = head.watermark if engine.bound.event_time is None else watermark
+        # that carry event time on must be past the one of this micro-batch. Under a CPU budget the last entry's
+        # watermark judges these rows, and this one lets those go on that wait for it.
+        now = self.task.cpu is not None or engine.bound.event_time is not None
+        judge = watermark if now else head.watermark
         entry = Entry(tuple(sides), _bar(judge), self._share(identity, engine.bound, blobs))
         head.watermark = watermark
-        seconds = None if self.task.latency is None else _seconds(head, began(blobs), self.task.latency)
-        return self._played(head, identity, engine, entry, seconds)
+        timed = blobs if self.task.latency is not None else []  # else those are sketches
+        return self._played(head, identity, engine, entry, packed_at(timed, time.time()))
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -81,8 +96,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             return iter(())
         engine = self._resumed(head, identity)
         nothing = Entry(tuple(schema.empty_table() for schema in engine.bound.schemas), _bar(watermark))
-        seconds = None if self.task.latency is None else _seconds(head, None, self.task.latency)
-        return self._played(head, identity, engine, nothing, seconds)
+        return self._played(head, identity, engine, nothing, packed_at([], time.time()))
 
     def close(self) -> None:
         """Let go of nothing: what outlives a call is in the cache."""
@@ -93,17 +107,22 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         identity: int,
         engine: Engine,
         entry: Entry,
-        seconds: float | None,
+        packed: Packed,
     ) -> Iterator[pd.DataFrame]:
         """Push an entry through the engine and hand over what comes out, then write the state and the books."""
         now, arrived = _bar(head.watermark) + MILLISECOND, engine.arrived
+        latency, turns, started = self.task.latency, self.task.turns, time.time()
+        seconds = None if latency is None else _seconds(head, packed, latency, turns)
         # Where rows wait for the watermark, they are numbered when it passes them.
         waits = engine if isinstance(engine, Join) and engine.bound.ordered else None
         if waits is not None and ARCHIVE in self.task.wanted:
             waits.numbered = []
         for joined in _ahead(play(engine, entry, seconds)):
             yield from _frames(output(engine.bound, joined))
-        head.ended = time.time()
+        ended = time.time()
+        head.ended = max(ended, packed.ended + turns * (ended - started))  # the others on the core take as long
+        if latency is not None and isinstance(engine, Join):
+            _judge(head, engine.portions, head.ended - packed.began, latency)
         beside = {}
         if ARCHIVE in self.task.wanted:
             sides = entry.sides if waits is None else _numbered(waits)
@@ -117,7 +136,10 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
         self.store.record(head, entry, engine)
         self.store.commit(head)
-        books = books_of(engine.report())
+        report = engine.report()
+        if isinstance(report, Report) and head.possible:
+            report = replace(report, possible_latency=head.possible)
+        books = books_of(report)
         rest = output_beside(engine.bound, books, beside, now)
         cache.leave(_name(head, identity), head.stamp, engine)
         yield from _frames(rest)
@@ -166,19 +188,34 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         return engine
 
 
-def _seconds(head: Head, packed: float | None, latency: float) -> float:
+def _seconds(head: Head, packed: Packed, latency: float, turns: int) -> float:
     """Return the seconds that a shard may be at work for its micro-batch, if rows are to be joined in time.
 
-    Half of the time is for rows to wait for the micro-batch before. Of the other half, Spark has had what passed
+    A row waits until the micro-batch is over in which it came, and for the watermark until the next one is, which
+    packs it; the one after that joins it. So each may take a third of the time. Of that, Spark has had what passed
     since the first row was packed, and will need what it needed at least between two micro-batches so far, from the
-    end of one join to the packing of the next; a quarter of the latency at most: that may be waiting for the trigger.
+    end of one join to the packing of the next; half of it at most: that may be waiting for the trigger. Shards that
+    share a core, which take turns, get equal parts of what there was when the rows were packed.
     """
-    now = time.time()
-    packed = now if packed is None else min(packed, now)
     if head.ended:
-        between = max(0.0, packed - head.ended)
+        between = max(0.0, packed.began - head.ended)
         head.between = min(between, head.between * SLACK) if head.between else between
-    return max(0.0, MARGIN * latency / 2 - (now - packed) - min(head.between, latency / 4))
+    third = latency / THROUGH
+    whole = MARGIN * third - min(head.between, third / 2)
+    return max(0.0, min((whole - (packed.ended - packed.began)) / turns, whole - (time.time() - packed.began)))
+
+
+def _judge(head: Head, told: Sequence[Portion], took: float, latency: float) -> None:
+    """Note which latency could be kept if this one cannot: micro-batches are late although nothing is compared."""
+    if not told:
+        return
+    took += head.between
+    idle = all(portion.work is not None and portion.work <= 0.0 for portion in told)
+    head.late = head.late + 1 if idle and took > MARGIN * latency / THROUGH else 0
+    if head.late == TRIES:
+        head.possible = ALIKE * THROUGH * took / MARGIN
+    elif not head.late:
+        head.possible = 0.0
 
 
 def _numbered(engine: Join) -> list[pa.Table]:

@@ -38,6 +38,17 @@ def _local_cores(master: str) -> int | None:
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
 
 
+def cores(spark: Any) -> int | None:
+    """Return how many tasks a session runs at once; None: it does not say."""
+    master = str(spark.conf.get("spark.master", ""))
+    if master.startswith("local-cluster"):
+        executors, each, _ = master.removeprefix("local-cluster").strip("[]").split(",")
+    else:
+        executors, each = (str(spark.conf.get(f"spark.executor.{name}", "")) for name in ("instances", "cores"))
+    many = int(executors) * int(each) if executors.isdigit() and each.isdigit() else None
+    return _local_cores(master) or many
+
+
 def check(spark: Any) -> None:
     """Raise unless a session keeps state where Penstock's operator can.
 

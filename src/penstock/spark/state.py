@@ -10,6 +10,7 @@ budget and the rows in order.
 
 import json
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import StateError
+from penstock.errors import LatencyWarning, StateError
 from penstock.operator import saving
 from penstock.operator.join import Join
 from penstock.spark import cache, frames
@@ -46,8 +47,10 @@ class Head:
     snapshot_bytes: int = 0
     log: list[int] = field(default_factory=list)  # pieces of each micro-batch since the snapshot
     log_bytes: int = 0
-    ended: float = 0.0  # when the last micro-batch was joined, by the clock on the wall; 0: there was none
+    ended: float = 0.0  # when the core had joined the last micro-batch, by the clock on the wall; 0: there was none
     between: float = 0.0  # seconds from there to the next one, at least
+    late: int = 0  # micro-batches in a row that took longer than they may, though nothing was compared
+    possible: float = 0.0  # the seconds of a latency that could be kept, if this one cannot
     format: int = frames.FORMAT
 
     def checked(self) -> Self:
@@ -181,14 +184,19 @@ def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator
     The portions depend on nothing but the engine and the entry, so the log gives the same decisions again. They keep
     what is under way small, however many pairs a micro-batch makes. `seconds` is the time that the micro-batch may
     take by the clock on the wall; what is decided by that is in the entry when it is played again.
+
+    Where rows wait for the watermark to put them in order, it passes after those of the micro-batch have come: it
+    judges the next ones, and lets these go on that it has passed.
     """
+    bound = engine.bound
+    waits = isinstance(engine, Join) and engine.bound.ordered
     if isinstance(engine, Join):
         engine.follow(entry.portions)
         engine.begin_batch(seconds)
     if entry.share is not None:
         engine.resize(**dict(zip(("memory", "split"), entry.share, strict=False)))
-    yield engine.watermark(entry.watermark)
-    bound = engine.bound
+    if not waits:
+        yield engine.watermark(entry.watermark)
     times = [bound.clock.values(rows[name], "time") for rows, name in zip(entry.sides, bound.time, strict=True)]
     both = np.sort(np.concatenate(times), kind="stable")  # a run a side: merged, not sorted
     done, size = 0, PORTION
@@ -203,8 +211,11 @@ def play(engine: Engine, entry: Entry, seconds: float | None = None) -> Iterator
         starts, came = ends, sum(ends) - done
         done += came
         size = min(max(came * PAIRS // max(joined.num_rows, 1), LEAST), MOST)
+    if waits:
+        yield engine.watermark(entry.watermark)
     if isinstance(engine, Join):
-        engine.end_batch()
+        with warnings.catch_warnings(action="ignore", category=LatencyWarning):  # nobody reads what a worker says
+            engine.end_batch()
 
 
 def _whole(pieces: list[Any]) -> bytes:

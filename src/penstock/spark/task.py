@@ -28,6 +28,7 @@ BESIDE = "__penstock_beside"  # null in joined rows; else a byte that says what 
 BOOK, LEDGER, ARCHIVE = 1, 2, 3  # the books of a shard, or rows as Arrow IPC: nested columns leave Python slowly
 MILLISECOND = 1000  # in Spark's ticks, which are microseconds
 OUTPUT_ROWS = 1 << 18  # rows handed to Spark at once
+THROUGH = 3  # micro-batches under a latency: a row comes during one, is packed in the next, and joined in the third
 
 Bound = settings.Bound | several.Bound
 Engine = Join | MultiJoin
@@ -41,6 +42,7 @@ class Task:
     schemas: tuple[pa.Schema, ...]
     budgets: list[Any]  # (memory, split) of each shard
     wanted: frozenset[int] = frozenset()  # what leaves beside the rows: LEDGER, ARCHIVE
+    turns: int = 1  # shards that share a core, and take turns there
 
     @property
     def shards(self) -> int:
@@ -82,8 +84,7 @@ class Task:
     @property
     def latency(self) -> float | None:
         """The seconds that rows may wait and be joined in; None: nobody said."""
-        latency = None if self.cpu is None else self.cpu.latency
-        return nanoseconds("latency", latency) / 10**9 if isinstance(latency, str | timedelta) else None
+        return latency_of(self.cpu)
 
     def place(self, shard: int) -> Place:
         """Return how rows are divided, the number of a shard, and how many there are."""
@@ -131,13 +132,21 @@ class Task:
     def engine(self, shard: int) -> Engine:
         """Return a fresh engine for one shard."""
         left, right = self.schemas
-        place = self.place(shard)
-        return Join(schemas=(left, right), ledger=self.ledger, place=place, **self.arguments_of(shard))
+        told = self.arguments_of(shard)
+        if self.cpu is not None and self.cpu.share is not None:  # not saved: another machine may have other cores
+            told["cpu"] = replace(self.cpu, share=self.cpu.share / self.turns)
+        return Join(schemas=(left, right), ledger=self.ledger, place=self.place(shard), **told)
 
     def changed(self, engine: Any, shard: int) -> Engine:
         """Return an engine with the arguments of today that goes on from the rows another holds."""
         found: Engine = engine.changed(schemas=self.schemas, **self.arguments_of(shard))
         return found
+
+
+def latency_of(cpu: object) -> float | None:
+    """Return the seconds that a CPU budget lets rows wait and be joined in; None: it does not say."""
+    latency = cpu.latency if isinstance(cpu, Cpu) else None
+    return nanoseconds("latency", latency) / 10**9 if isinstance(latency, str | timedelta) else None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Write several outputs of one join in one streaming query, each micro-batch exactly once."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -7,12 +8,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.errors import InputError
+from penstock.errors import InputError, WindowError
 from penstock.operator import several
 from penstock.operator.settings import SIDES, Bound
 from penstock.spark import pipeline
-from penstock.spark.task import ARCHIVE, LEDGER, archive_schema, ledger_columns, unpacked
-from penstock.streams.times import Clock
+from penstock.spark.task import ARCHIVE, LEDGER, THROUGH, archive_schema, latency_of, ledger_columns, unpacked
+from penstock.streams.times import Clock, nanoseconds
 
 BATCH = "batch"  # the outputs' partition column: a micro-batch that is run again takes its own place
 SIDE, STREAM = "side", "stream"  # and of the archive: a repair reads one of them at a time
@@ -39,6 +40,7 @@ def write(
     if made_of is None or not joined.isStreaming:
         want = "give the streaming DataFrame that pen.join or pen.multijoin returned, as it is"
         raise InputError("joined", type(joined).__name__, want)
+    in_time(made_of[1], trigger)
     paths = {LEDGER: ledger, ARCHIVE: archive}
     if results is None and not any(paths.values()):
         raise InputError("results", "None", "name a folder for results, ledger or archive")
@@ -69,6 +71,23 @@ def write(
 
     writer = raw.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(write_batch)
     return (writer if trigger is None else writer.trigger(**_trigger(trigger))).start()
+
+
+def in_time(settings: Any, trigger: Any) -> None:
+    """Raise if micro-batches are to come so seldom that a latency cannot be kept.
+
+    Raises:
+        InputError: if the trigger is longer than the part of the latency that a micro-batch may take.
+    """
+    latency = latency_of(getattr(settings, "cpu", None))
+    every = None if trigger is None else _trigger(trigger).get("processingTime")
+    if latency is None or not isinstance(every, str):
+        return
+    with contextlib.suppress(WindowError):  # other ways to write a span are for Spark to read
+        if nanoseconds("trigger", every) / 10**9 > latency / THROUGH:
+            at_most = f"rows wait for two micro-batches and are joined in the third: {latency / THROUGH:g} seconds"
+            want = f"{at_most} at most, or None, which is as soon as the last one has ended"
+            raise InputError("trigger", f"{every!r} with cpu={settings.cpu}", want)
 
 
 def still_open(bound: Bound) -> Any:
