@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
@@ -18,7 +17,18 @@ from penstock.spark.books import books_of
 from penstock.spark.packing import began, unpacked
 from penstock.spark.sharing import Sketch, shares
 from penstock.spark.state import Entry, Head, Store, play
-from penstock.spark.task import ARCHIVE, LEDGER, MILLISECOND, Bound, Engine, Task, archived, output, output_beside
+from penstock.spark.task import (
+    ARCHIVE,
+    LEDGER,
+    MILLISECOND,
+    Bound,
+    Engine,
+    Task,
+    archived,
+    of_shard,
+    output,
+    output_beside,
+)
 
 SLACK = 1.1  # by which the least time between micro-batches may grow each time
 
@@ -113,8 +123,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             entry = entry._replace(portions=engine.portions)
         ledger = engine.ledger()  # before a snapshot is taken: what was handed over is not part of it
         if LEDGER in self.task.wanted:
-            shards = pa.array(np.full(ledger.num_rows, self.task.shard(identity), np.int32))
-            beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
+            beside[LEDGER] = of_shard(ledger, self.task.shard(identity))
         self.store.record(head, entry, engine)
         self.store.commit(head)
         books = books_of(engine.report())
