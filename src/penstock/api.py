@@ -298,6 +298,8 @@ def run(left: Any, right: Any = None, **arguments: Any) -> Result | Joined:
     Parameters:
         left, right, arguments: as for ``penstock.join``; or instead of both tables several by name, with arguments as
             for ``penstock.multijoin``. The report of several streams lists each order that they were joined in.
+            Of batch DataFrames of Spark table and ledger are DataFrames; Spark keeps the run they are read from
+            (``persist``) until ``spark.catalog.clearCache()``.
 
     Examples:
         >>> import penstock as pen
@@ -314,8 +316,18 @@ def run(left: Any, right: Any = None, **arguments: Any) -> Result | Joined:
     if isinstance(left, Mapping):
         if right is not None:
             raise InputError("right", type(right).__name__, "several streams are one argument, by name")
+        if any(_is_spark(rows) for rows in left.values()):
+            return Joined(*_run_on_spark(left, several_settings.settings_of(arguments)))
         return several.run(left, several_settings.settings_of(arguments))
+    if _is_spark(left) or _is_spark(right):
+        return Result(*_run_on_spark({"left": left, "right": right}, settings_of(arguments)))
     return pump.run(left, right, settings_of(arguments), ledger="keep")
+
+
+def _run_on_spark(frames: Mapping[str, Any], settings: Any) -> tuple[Any, Any, Any]:
+    from penstock.spark import recorded  # noqa: PLC0415 - only with Spark
+
+    return recorded.run(frames, settings)
 
 
 def compare(  # noqa: PLR0913 - the same arguments as join

@@ -29,6 +29,7 @@ query = run_to_end(pen.join(left, right, shards=1, **common), folder / "out", fo
 report = pen.report(query)
 tables = [spark.read.parquet(str(folder / name)) for name in ("l", "r")]
 batch = tables[0].transform(pen.joining(tables[1], shards=1, **common))
+ran = pen.run(*tables, shards=1, **common)
 try:
     pen.join(left, tables[1], **common)
     refused = ""
@@ -39,6 +40,7 @@ print(json.dumps({
     "stream": sorted(counted(spark.read.parquet(str(folder / "out"))).elements()),
     "batch": sorted(counted(batch).elements()),
     "report": report.to_dict(),
+    "ran": [ran.report.to_dict(), ran.table.count(), ran.ledger.count()],
     "refused": refused,
 }))
 spark.stop()
@@ -64,6 +66,9 @@ def test_streams_and_batches_join_on_spark_connect(tmp_path: Path) -> None:
     assert found["kind"].startswith("pyspark.sql.connect")
     assert found["stream"] == found["batch"] == rows
     assert rows
+    report, *counts = found["ran"]
+    assert report["recall"] == wanted.report.recall._asdict()
+    assert counts == [len(rows), wanted.ledger.num_rows]
     assert found["report"]["pairs"] == wanted.report.pairs
     assert found["report"]["shed"]["budget"]["left"] > 0
     assert "streaming and batch DataFrames" in found["refused"]

@@ -20,7 +20,7 @@ BUDGET: dict[str, Any] = {"memory": 20, "policy": "prob", "importance": "w"}
 @pytest.mark.parametrize("shards", [1, 3])
 def test_shards_add_up_to_the_exact_join(spark: Any, tmp_path: Path, shards: int) -> None:
     _, report = play(spark, tmp_path, TABLES, [90, 171], shards=shards, **BUDGET)
-    exact = pen.run(*TABLES, **COMMON, importance="w").report
+    exact = pen.run(TABLES[0], TABLES[1], **COMMON, importance="w").report
     assert report.exact_estimate == exact.exact_estimate
     assert report.recall is not None
     assert report.recall.mid == pytest.approx(report.pairs / exact.pairs)
@@ -31,13 +31,68 @@ def test_shards_add_up_to_the_exact_join(spark: Any, tmp_path: Path, shards: int
 
 def test_observing_returns_everything(spark: Any, tmp_path: Path) -> None:
     found, report = play(spark, tmp_path, TABLES, [90, 171], shards=1, mode="observe", **BUDGET)
-    exact = pen.run(*TABLES, **COMMON, importance="w")
-    bounded = pen.run(*TABLES, **{**COMMON, **BUDGET}).report
+    exact = pen.run(TABLES[0], TABLES[1], **COMMON, importance="w")
+    bounded = pen.run(TABLES[0], TABLES[1], **{**COMMON, **BUDGET}).report
     assert found == counted(exact.table)
     assert report.mode == "observe"
     assert report.pairs == bounded.pairs < exact.report.pairs
     assert report.exact_estimate == exact.report.exact_estimate
     assert report.balanced
+
+
+def test_recorded_data_have_a_report_and_a_ledger(spark: Any) -> None:
+    """Those of the embedded run, where one shard joins; those of all shards together add up to the exact join."""
+    exact = pen.run(TABLES[0], TABLES[1], **COMMON, importance="w")
+    frames = [spark.createDataFrame(table) for table in TABLES]
+    one, three = (pen.run(frames[0], frames[1], **COMMON, **BUDGET, shards=shards) for shards in (1, 3))
+    want = pen.run(TABLES[0], TABLES[1], **COMMON, **BUDGET)
+    assert one.report.to_dict() == {**want.report.to_dict(), "division": "keys"}
+    assert counted(one.ledger) == counted(want.ledger)
+    for found in (one, three):
+        assert found.report.balanced
+        assert found.report.pairs == found.table.count() < exact.report.pairs
+        assert found.report.shed["budget"].total == found.ledger.count()
+        assert found.report.exact_estimate == exact.report.exact_estimate
+    assert {row["shard"] for row in three.ledger.collect()} == {0, 1, 2}
+    spark.catalog.clearCache()
+
+
+def test_observing_recorded_data_returns_everything(spark: Any) -> None:
+    frames = [spark.createDataFrame(table) for table in TABLES]
+    found = pen.run(frames[0], frames[1], **COMMON, **BUDGET, shards=1, mode="observe")
+    want = pen.run(TABLES[0], TABLES[1], **COMMON, **BUDGET, mode="observe")
+    assert counted(found.table) == counted(want.table)
+    assert found.report.mode == "observe"
+    assert found.report.recall == want.report.recall
+    assert found.ledger.count() == want.report.shed["budget"].total
+    spark.catalog.clearCache()
+
+
+def test_recorded_data_of_several_streams_have_a_report(spark: Any) -> None:
+    tables = {"a": TABLES[0], "b": TABLES[1], "c": ticking(3, 240)}
+    how: dict[str, Any] = {"on": "k", "time": "ts", "windows": "30 seconds"}
+    frames = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    found = pen.run(frames, **how, memory=30, shards=2)
+    exact = pen.run(tables, **how).report
+    assert found.report.exact_estimate == exact.exact_estimate
+    assert found.report.results == found.table.count() < exact.results
+    assert sum(found.report.shed["budget"].values()) == found.ledger.count()
+    spark.catalog.clearCache()
+
+
+def test_nothing_recorded_is_reported_as_such(spark: Any) -> None:
+    nothing = [spark.createDataFrame(table.to_pandas()).limit(0) for table in TABLES]
+    found = pen.run(nothing[0], nothing[1], **COMMON, **BUDGET, shards=2)
+    assert found.report.arrivals.total == found.report.pairs == found.table.count() == found.ledger.count() == 0
+    spark.catalog.clearCache()
+
+
+def test_what_runs_and_what_was_recorded_are_told_apart(spark: Any) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(InputError, match="for batch DataFrames: start"):
+        pen.run(stream, stream, on="value", time="timestamp", window="1 minute")
+    with pytest.raises(InputError, match=r"of batch DataFrames pen\.run gives"):
+        pen.report(spark.range(3))
 
 
 def test_a_sample_has_the_weights_of_the_embedded_one(spark: Any, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ SLICE = 1 << 15  # rows of all streams that are pushed at once, about
 
 
 class Joined(NamedTuple):
-    """A joined table with its report and its ledger."""
+    """A joined table with its report and its ledger; of DataFrames of Spark, these are such, too."""
 
     table: Any
     report: Flows
-    ledger: pa.Table
+    ledger: Any
 
 
 def run(streams: Any, settings: Settings, ledger: str = "keep") -> Joined:

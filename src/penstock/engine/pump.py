@@ -17,11 +17,11 @@ Progress = Callable[[int, int], None]
 
 
 class Result(NamedTuple):
-    """A joined table with its report and its ledger."""
+    """A joined table with its report and its ledger; of DataFrames of Spark, these are such, too."""
 
     table: Any
     report: Report
-    ledger: pa.Table
+    ledger: Any
 
 
 def in_order(bound: Bound, ts: Ints, side: int, first: int = 0) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.spark.books import books_of
 from penstock.spark.packing import FINGERPRINT, Batches, destinations, read
 from penstock.spark.shards import shard_ids
-from penstock.spark.task import Bound, Engine, Task, output, output_beside, output_schema
+from penstock.spark.task import LEDGER, Bound, Engine, Task, of_shard, output, output_beside, output_schema
 
 
 def joined(frames: Sequence[Any], bound: Bound, task: Task) -> Any:
@@ -76,13 +76,13 @@ def _runner(bound: Bound, task: Task) -> Callable[[Batches], Batches]:
                 if low == high:
                     continue
                 if engine is None or shards[low] != current:
-                    yield from _end(engine)
+                    yield from _end(engine, task, current)
                     current = int(shards[low])
                     engine = task.engine(ids.index(current))
                 rows = pa.Table.from_batches([batch.slice(low, high - low)])
                 sides = {name: _side(rows, at, bound.schemas[at]) for at, name in enumerate(bound.names)}
                 yield from output(bound, engine.push(**sides))
-        yield from _end(engine)
+        yield from _end(engine, task, current)
 
     return run
 
@@ -92,8 +92,9 @@ def _side(rows: pa.Table, side: int, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(mine.flatten(), names=schema.names).cast(schema)
 
 
-def _end(engine: Engine | None) -> Batches:
-    """Close the last tick of a shard and hand its books over."""
+def _end(engine: Engine | None, task: Task, identity: int) -> Batches:
+    """Close the last tick of a shard and hand its books over, and its ledger if that is wanted."""
     if engine is not None:
         yield from output(engine.bound, engine.finish())
-        yield from output_beside(engine.bound, books_of(engine.report()), {})
+        beside = {LEDGER: of_shard(engine.ledger(), task.shard(identity))} if LEDGER in task.wanted else {}
+        yield from output_beside(engine.bound, books_of(engine.report()), beside)

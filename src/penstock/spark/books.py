@@ -38,8 +38,11 @@ def report_of(query: Any) -> Any:
     Warns if a latency cannot be kept.
 
     Raises:
-        InputError: if there is none yet, or more than one join.
+        InputError: if there is none yet, or more than one join, or this is no query.
     """
+    if not hasattr(query, "recentProgress"):
+        want = "give the query that .start() returned; of batch DataFrames pen.run gives the report with the rows"
+        raise InputError("query", type(query).__name__, want)
     for progress in reversed(query.recentProgress):
         known = reports_in(progress)
         if len(known) > 1:
@@ -56,8 +59,12 @@ def report_of(query: Any) -> Any:
 def reports_in(progress: Any) -> list[Any]:
     """Return the reports of the joins that a micro-batch's progress tells of."""
     observed = [_observed(row) for name, row in progress.observedMetrics.items() if name.startswith(OBSERVED)]
-    shards = [(found, json.loads(f"[{found['books']}]")) for found in observed if found.get("books")]
-    return [_flows(books) if "orders" in books[0] else _folded(found, books) for found, books in shards]
+    return [folded(found, json.loads(f"[{found['books']}]")) for found in observed if found.get("books")]
+
+
+def folded(words: dict[str, Any], books: list[dict[str, Any]]) -> Any:
+    """Return one report from the books of all shards, and what is said of the join in words."""
+    return _flows(books) if "orders" in books[0] else _folded(words, books)
 
 
 def _observed(row: Any) -> dict[str, Any]:

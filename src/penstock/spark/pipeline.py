@@ -103,10 +103,14 @@ def operator(
     name = f"{OBSERVED}_{next(_numbers)}"
     # One aggregate and no more: Spark asks each of them about every row.
     books = F.concat_ws(BETWEEN, F.collect_list(beside(BOOK).cast("string")))
-    mode = settings.mode if isinstance(settings, Settings) else "shed"
-    words = [F.lit(bound.policy).alias("policy"), F.lit(mode).alias("mode")]
-    words.append(F.lit(bound.division).alias("division"))
+    words = [F.lit(word).alias(kind) for kind, word in words_of(bound).items()]
     return raw.observe(name, *words, books.alias("books")), bound
+
+
+def words_of(bound: Bound) -> dict[str, str]:
+    """Return what a report says of a join in words."""
+    mode = bound.settings.mode if isinstance(bound, TwoBound) else "shed"
+    return {"policy": bound.policy, "mode": mode, "division": bound.division}
 
 
 def _bound(

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor
@@ -29,6 +28,7 @@ from penstock.spark.task import (
     Engine,
     Task,
     archived,
+    of_shard,
     output,
     output_beside,
 )
@@ -132,8 +132,7 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
             entry = entry._replace(portions=engine.portions)
         ledger = engine.ledger()  # before a snapshot is taken: what was handed over is not part of it
         if LEDGER in self.task.wanted:
-            shards = pa.array(np.full(ledger.num_rows, self.task.shard(identity), np.int32))
-            beside[LEDGER] = ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
+            beside[LEDGER] = of_shard(ledger, self.task.shard(identity))
         self.store.record(head, entry, engine)
         self.store.commit(head)
         report = engine.report()

@@ -201,6 +201,12 @@ def ledger_columns(bound: Bound) -> pa.Schema:
     return ledger_schema(bound) if isinstance(bound, settings.Bound) else multijoin.ledger_schema(bound)
 
 
+def of_shard(ledger: pa.Table, shard: int) -> pa.Table:
+    """Return a ledger under the number of its shard."""
+    shards = pa.array(np.full(ledger.num_rows, shard, np.int32))
+    return ledger.set_column(ledger.schema.get_field_index("shard"), "shard", shards)
+
+
 def output_schema(bound: Bound) -> pa.Schema:
     """Return the columns that leave the operator: the result's, and one for what leaves beside the rows.
 

@@ -53,7 +53,7 @@ def write(
     if results is not None:
         parts.append(Part(results, lambda batch: pipeline.rows_of(batch, bound), [], {}))
     by: dict[int, list[str]] = {ARCHIVE: [SIDE if two else STREAM], LEDGER: [OPEN] if two and archive else []}
-    parts += [Part(str(paths[kind]), _rows_of_kind(kind, schemas[kind]), by[kind], PACKED) for kind in sorted(wanted)]
+    parts += [Part(str(paths[kind]), rows_of_kind(kind, schemas[kind]), by[kind], PACKED) for kind in sorted(wanted)]
 
     def write_batch(batch: Any, number: int) -> None:
         batch.sparkSession.conf.set(TIMES, MICROS)  # of the query's own session
@@ -108,7 +108,9 @@ def tick(column: Any, clock: Clock) -> Any:
     return column.cast("long") if clock.unit is None else F.unix_micros(column)
 
 
-def _rows_of_kind(kind: int, schema: pa.Schema) -> Callable[[Any], Any]:
+def rows_of_kind(kind: int, schema: pa.Schema) -> Callable[[Any], Any]:
+    """Return the function that takes the rows of one kind from what leaves the operator."""
+
     def rows(batch: Any) -> Any:
         blobs = batch.select(pipeline.beside(kind).alias("blob")).where("blob is not null")
         return blobs.mapInArrow(unpacked(schema), from_arrow_schema(schema))
