@@ -36,6 +36,7 @@ TYPED = {  # pages with commands that are run, and where
     "docs/tutorial.md": "walking.py",
 }
 TOML = {  # pages with files of TOML that are used, and where
+    "README.md": "walking.py",
     "docs/add_a_policy.md": "test_add_a_policy.py",
     "docs/jobs.md": "spark/test_jobs.py",
     "docs/tutorial.md": "walking.py",

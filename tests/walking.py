@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 
 from documents import ROOT, blocks, steps
@@ -20,6 +21,7 @@ def walked(folder: Path, tools: Path, **environment: str) -> None:
     """
     draw, count = blocks(PAGE, "python")
     (job,) = blocks(PAGE, "toml")
+    assert [tomllib.loads(job)] == [tomllib.loads(shorter) for shorter in blocks(README, "toml")]
     (folder / "draw.py").write_text(draw, encoding="utf-8")
     (folder / "job.toml").write_text(job, encoding="utf-8")
     env = without_java(folder / "tools", tools) | {"COLUMNS": "200", "PENSTOCK_ENGINES": str(folder / "engines")}
