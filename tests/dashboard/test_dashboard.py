@@ -732,7 +732,7 @@ def test_a_run_tells_of_every_micro_batch_once(monkeypatch: pytest.MonkeyPatch) 
         ("cp", "cp"),
         *(
             (f"{local}/lake/cp", "/lake/cp")
-            for local in ("file:", "file://", "FILE://", "file://localhost", "file:/")
+            for local in ("file:", "file://", "FILE://", "file://localhost", "file:///")
         ),
         ("s3a://bucket/cp", None),
         ("hdfs:/cp", None),

@@ -116,7 +116,7 @@ def test_a_job_is_what_its_file_says() -> None:
         ('checkpoint = "state"', 'checkpoint = "out/found/state"', r"^checkpoint: .*sink\.path"),
         ('path = "out/found"', 'path = "in/orders/found"', r"^sink\.path: .*sources\.orders\.path"),
         ('path = "out/found"', 'path = "in"', r"^sink\.path: .*sources\.orders\.path is in it"),
-        ('format = "parquet"\npath = "out/found"', 'format = "console"', r"^ledger: .*parquet"),
+        ('format = "parquet"\npath = "out/found"', 'format = "memory"', r"^ledger: .*another sink than memory"),
         ('[ledger]\npath = "out/shed"', "", r"^refine: .*no ledger"),
         ("[refine]", '[spark]\npackages = "x; rm -rf /"\n[refine]', r"^spark\.packages: "),
         ("[refine]", '[spark]\nmemory = "lots"\n[refine]', r"^spark\.memory: got 'lots'; give a size"),
@@ -255,6 +255,21 @@ def test_names_in_back_quotes_and_texts_may_be_anything(words: str) -> None:
 
 def test_all_columns_but_some() -> None:
     assert job('["ts", "order as id"]', '"* except (cents)"').streams[1].select == ("* except (cents)",)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        'format = "kafka"\nservers = "one:9092"\ntopic = "found"',
+        'format = "table"\nname = "found"\npath = "out/found"',
+        'format = "console"',
+    ],
+)
+def test_ledger_and_archive_stand_beside_every_sink_that_lasts(sink: str) -> None:
+    found = job('format = "parquet"\npath = "out/found"', sink)
+    assert (found.ledger, found.archive) == ("/lake/out/shed", "/lake/out/rows")
+    with pytest.raises(InputError, match=r"^checkpoint: got nothing"):
+        parse(GOOD.replace('format = "parquet"\npath = "out/found"', sink).replace('checkpoint = "state"', ""), HOME)
 
 
 def test_what_a_source_does_not_say_the_join_does() -> None:

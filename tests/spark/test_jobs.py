@@ -158,6 +158,49 @@ def test_folders_of_json_are_joined_into_a_table(spark: Any, tmp_path: Path) -> 
     assert done.report.arrivals == (3, 3)
 
 
+BESIDE = '[ledger]\npath = "shed"\n[archive]\npath = "rows"\n[refine]\ninto = "rest"\n'
+
+
+@pytest.mark.parametrize("beside", ["", BESIDE], ids=["alone", "beside ledger and archive"])
+def test_a_table_goes_on_after_a_stop(spark: Any, tmp_path: Path, beside: str) -> None:
+    """Each row of the table is there once, and the repair completes it to the exact join."""
+    trace = zipf(450, keys=40, seed=3).left
+    pq.write_table(trace, tmp_path / "trace.parquet")
+    words = TRACE.replace("[sink]", "memory = 30\n[sink]").replace(
+        'format = "parquet"', 'format = "table"\nname = "kept"'
+    )
+    job, stop = parse(words + beside, tmp_path), Event()
+    try:
+        first = run(job, spark, stop=stop, watch=lambda progress: stop.set() if progress.batchId >= 1 else None)
+        assert first.stopped
+        done = run(job, spark)
+        assert done.report is not None
+        assert done.report.shed["budget"].total > 0
+        found, want = met(spark, tmp_path / "found", start=10**9), meetings(trace, trace, 20)
+        assert found.total() == spark.table("kept").count() == done.report.pairs
+        assert found < want  # no row of the trace is there twice, so no pair may be
+        if beside:
+            running.refine(job, spark)
+            assert found + met(spark, tmp_path / "rest", start=10**9) == want
+    finally:
+        spark.sql("drop table if exists kept")
+
+
+def test_what_a_query_cannot_start_with_names_the_key(spark: Any, tmp_path: Path) -> None:
+    pq.write_table(zipf(60, keys=5).left, tmp_path / "trace.parquet")
+    words = TRACE.replace('format = "parquet"', 'format = "table"\nname = "taken"\nprovider = "json"')
+    spark.range(3).write.option("path", str(tmp_path / "other")).saveAsTable("taken")
+    try:
+        for more in ("", '[ledger]\npath = "shed"\n'):
+            with pytest.raises(InputError, match=r"^sink\.(name|path): got .*(taken|found)"):
+                running.start(parse(words + more, tmp_path), spark)
+    finally:
+        spark.sql("drop table taken")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"^checkpoint: got .*file/cp"):
+        running.start(parse(TRACE.replace('"cp"', '"file/cp"'), tmp_path), spark)
+
+
 def test_the_console_and_the_memory_of_the_session(spark: Any, tmp_path: Path) -> None:
     pq.write_table(zipf(60, keys=5).left, tmp_path / "trace.parquet")
     words = TRACE.replace('checkpoint = "cp"', 'trigger = "once"').replace('path = "found"', "")

@@ -660,12 +660,13 @@ def _settings(join: Joined) -> Settings:
 def _beside(read: File) -> None:
     """Check what goes with which sink."""
     for what, given in (("ledger", read.ledger), ("archive", read.archive)):
-        if given is not None and not isinstance(read.sink, ParquetSink):
-            want = 'it is written beside results in files: set sink.format = "parquet", or leave it out'
+        if given is not None and isinstance(read.sink, MemorySink):
+            want = f"it outlives the run, and results in memory do not: choose another sink than {read.sink.format}"
             raise InputError(what, f"{what} with a sink in {read.sink.format}", want)
     if read.refine is not None and (read.ledger is None or read.archive is None):
         raise InputError("refine", "no ledger or no archive", "what is missing is found from both: add their tables")
-    if read.checkpoint is None and not isinstance(read.sink, ConsoleSink | MemorySink):
+    kept = read.ledger is not None or read.archive is not None
+    if read.checkpoint is None and (kept or not isinstance(read.sink, ConsoleSink | MemorySink)):
         want = "name a folder for the state: a second run goes on from it"
         raise InputError("checkpoint", NOTHING, want)
     if read.checkpoint is not None and isinstance(read.sink, MemorySink):

@@ -103,18 +103,53 @@ def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
     writing.in_time(job.settings, job.triggered)
     rows = joined(job, spark)
     sink = job.sink
-    if isinstance(sink, ParquetSink):
-        return writing.write(
-            rows,
-            checkpoint=str(job.checkpoint),
-            results=sink.path,
-            ledger=job.ledger,
-            archive=job.archive,
-            trigger=job.triggered,
-        )
-    needed = (sink.provider, "provider") if isinstance(sink, TableSink) else (sink.format, "format")
-    with within("sink"), inputs.provided(*needed):
-        return _written(rows, job, sink, show)
+    places = {
+        "checkpoint": job.checkpoint,
+        **{f"sink.{each}": getattr(sink, each, None) for each in ("path", "name")},
+    }
+    known = {each: place for each, place in places.items() if place is not None} or {"sink.format": sink.format}
+    with inputs.started(known, "give a checkpoint and an output of this job, or such as are not there yet"):
+        if isinstance(sink, ParquetSink):
+            return _beside(rows, job, sink.path)
+        needed = (sink.provider, "provider") if isinstance(sink, TableSink) else (sink.format, "format")
+        with within("sink"), inputs.provided(*needed):
+            if job.ledger is None and job.archive is None:
+                return _written(rows, job, sink, show)
+            return _beside(rows, job, _appended(rows, sink, show))
+
+
+def _beside(rows: Any, job: Job, results: str | Callable[[Any, int], None]) -> Any:
+    """Start the query that writes ledger and archive beside the results."""
+    return writing.write(
+        rows,
+        checkpoint=str(job.checkpoint),
+        results=results,
+        ledger=job.ledger,
+        archive=job.archive,
+        trigger=job.triggered,
+    )
+
+
+def _appended(rows: Any, sink: Sink, show: Show | None) -> Callable[[Any, int], None]:
+    """Return what becomes of a micro-batch's results in a sink that is not files; what can be tried before is."""
+    if isinstance(sink, TableSink):
+
+        def append(batch: Any, _: int) -> None:
+            batch.write.format(sink.provider).mode("append").option("path", sink.path).saveAsTable(sink.name)
+
+        append(rows.sparkSession.createDataFrame([], rows.schema), 0)
+        return append
+    if isinstance(sink, KafkaSink):
+        servers = {"kafka.bootstrap.servers": ",".join(sink.servers)}
+        _keyed(rows, sink)
+        inputs.opened(rows.sparkSession, sink.format, {**servers, "subscribe": sink.topic})  # that it is there
+
+        def send(batch: Any, _: int) -> None:
+            _keyed(batch, sink).write.format(sink.format).options(**servers, topic=sink.topic).save()
+
+        return send
+    assert isinstance(sink, ConsoleSink)
+    return _shown(sink, show)
 
 
 def _written(rows: Any, job: Job, sink: Sink, show: Show | None) -> Any:
@@ -133,19 +168,23 @@ def _written(rows: Any, job: Job, sink: Sink, show: Show | None) -> Any:
     if isinstance(sink, MemorySink):
         return writer.format("memory").queryName(sink.name).start()
     assert isinstance(sink, ConsoleSink)
-    first = sink.rows
+    return writer.foreachBatch(_shown(sink, show)).start()
+
+
+def _shown(sink: ConsoleSink, show: Show | None) -> Callable[[Any, int], None]:
+    """Return what shows the first rows of a micro-batch."""
 
     def tell(batch: Any, number: int) -> None:
         batch.persist()
         try:
             batch.count()  # every shard must run, also those whose rows are not shown
-            table = batch.limit(first).toArrow()
+            table = batch.limit(sink.rows).toArrow()
         finally:
             batch.unpersist()
         if show is not None and table.num_rows:
             show(number, table)
 
-    return writer.foreachBatch(tell).start()
+    return tell
 
 
 def _keyed(rows: Any, sink: KafkaSink) -> Any:

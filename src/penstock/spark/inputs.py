@@ -33,6 +33,26 @@ def told(argument: str, got: object, want: str) -> Iterator[None]:
         raise InputError(argument, repr(got), f"{want} ({lines[0][:300]})") from error
 
 
+@contextmanager
+def started(places: Mapping[str, str], want: str) -> Iterator[None]:
+    """Turn what Spark says when a query starts into an error that names the place it speaks of.
+
+    Parameters:
+        places: what may be wrong, by argument.
+        want: what would be right.
+    """
+    try:
+        yield
+    except Exception as error:
+        raw = hasattr(error, "java_exception")  # py4j's, as it came: from where files are, so from the first place
+        if not raw and not isinstance(error, PySparkException):
+            raise
+        lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()][raw:] or [type(error).__name__]
+        argument = next((each for each, place in places.items() if place in str(error)), [*places][0 if raw else -1])
+        why = next((line for line in lines if places[argument] in line), lines[0])
+        raise InputError(argument, repr(places[argument]), f"{want} ({why[:300]})") from error
+
+
 def opened(
     spark: Any, form: str, options: Mapping[str, str], *, path: str | None = None, schema: str | None = None
 ) -> Any:

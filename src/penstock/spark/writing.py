@@ -33,9 +33,19 @@ class Part(NamedTuple):
 
 
 def write(
-    joined: Any, *, checkpoint: str, results: str | None, ledger: str | None, archive: str | None, trigger: Any
+    joined: Any,
+    *,
+    checkpoint: str,
+    results: str | Callable[[Any, int], None] | None,
+    ledger: str | None,
+    archive: str | None,
+    trigger: Any,
 ) -> Any:
-    """Start the query; arguments as for ``penstock.write``."""
+    """Start the query; arguments as for ``penstock.write``.
+
+    `results` may also be a function. It is given the joined rows of each micro-batch, and its number, when the files
+    of that are written, and once more if the micro-batch is run again.
+    """
     made_of = getattr(joined, pipeline.MADE_OF, None)
     if made_of is None or not joined.isStreaming:
         want = "give the streaming DataFrame that pen.join or pen.multijoin returned, as it is"
@@ -50,7 +60,7 @@ def write(
     raw, bound = pipeline.operator(frames, settings, wanted)
     schemas = {kind: (ledger_columns if kind == LEDGER else archive_schema)(bound) for kind in wanted}
     parts: list[Part] = []
-    if results is not None:
+    if isinstance(results, str):
         parts.append(Part(results, lambda batch: pipeline.rows_of(batch, bound), [], {}))
     by: dict[int, list[str]] = {ARCHIVE: [SIDE if two else STREAM], LEDGER: [OPEN] if two and archive else []}
     parts += [Part(str(paths[kind]), rows_of_kind(kind, schemas[kind]), by[kind], PACKED) for kind in sorted(wanted)]
@@ -66,6 +76,8 @@ def write(
                     part = part.withColumn(OPEN, still_open(bound).cast("int"))
                 writer = part.write.partitionBy(*by).options(**options).mode("overwrite")
                 writer.parquet(f"{path}/{BATCH}={number}")
+            if callable(results):
+                results(pipeline.rows_of(batch, bound), number)
         finally:
             batch.unpersist()
 
