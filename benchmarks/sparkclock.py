@@ -1,7 +1,7 @@
 """Play real streams to joins on Spark faster than they can be joined, by the clock on the wall.
 
 Files with the rows of half a second each appear when their time is. A lag is from the time of a pair's later row to
-when the micro-batch that brought the pair was written. `make bench-cpu` leaves this out, which takes an hour and more;
+when the micro-batch that brought the pair was written. `make bench-cpu` leaves out what takes an hour and more;
 `python -m benchmarks.cpu --only spark-clock` runs it (`--case`, `--speed`, `--rate` and `--minutes` make it shorter).
 """
 

@@ -556,4 +556,3 @@ def test_files_that_nobody_used_for_an_hour_go(engines: Path) -> None:
     assert not old.exists()
     assert young.exists()
     assert len(left_behind(engines)) == 1
-
