@@ -11,10 +11,11 @@ from pyspark.sql.streaming import TwsTester
 
 from penstock.operator import saving
 from penstock.operator.settings import WATERMARK
+from penstock.operator.several import Settings
 from penstock.spark.packing import FINGERPRINT, PACKED, packed
 from penstock.spark.processor import Processor
 from penstock.spark.shards import shard_ids
-from penstock.spark.task import ARCHIVE, BESIDE, BOOK, LEDGER, Task
+from penstock.spark.task import ARCHIVE, BESIDE, BOOK, LEDGER, MultiTask, Task
 
 NEVER_LATE = 1 << 60
 
@@ -25,6 +26,12 @@ def task_of(schemas: tuple[pa.Schema, pa.Schema], shards: int = 1, **arguments: 
     lateness = WATERMARK if memory is None else (WATERMARK, "10 seconds")
     told = {"on": "k", "time": "ts", "window": "30 seconds", "seed": 0, "lateness": lateness, **arguments}
     return Task({**told, "memory": memory, "split": split}, schemas, [(memory, split)] * shards)
+
+
+def several(schemas: dict[str, pa.Schema], **arguments: Any) -> MultiTask:
+    """Return what the one shard of a join of several streams is told."""
+    told = vars(Settings(**{"lateness": (WATERMARK, "10 seconds"), **arguments}))
+    return MultiTask(told, (*schemas.values(),), [told["memory"]], streams=(*schemas,))
 
 
 class Shard:
@@ -44,13 +51,13 @@ class Shard:
         watermark: int | None = None,
         *,
         order: int = 1,
-        sketches: Sequence[bytes] = (b"", b""),
+        sketches: Sequence[bytes] | None = None,
     ) -> list[str]:
         """Run a micro-batch; returns the joined rows as sorted text."""
         if watermark is not None:  # timers fire after the rows
             self.tester._currentWatermarkMs = watermark
             self.tester.handle.setWatermark(watermark)
-        blobs = [(self.key, side, 0, sketches[side]) for side in range(2)]
+        blobs = [(self.key, side, 0, sketch) for side, sketch in enumerate(sketches or [b""] * len(tables))]
         for side, table in enumerate(tables):
             prints = pa.array([zlib.crc32(str(row).encode()) for row in table.to_pylist()], pa.int64())
             with_prints = table.append_column(FINGERPRINT, prints)

@@ -745,6 +745,8 @@ def multijoin(  # noqa: PLR0913 - one front door
     expiration: Any = "auto",
     index: Any = "auto",
     algorithm: str = "auto",
+    price: Any = 1,
+    lateness: Any = 0,
     memory: Any = None,
     policy: Any = "auto",
     importance: Any = None,
@@ -772,6 +774,11 @@ def multijoin(  # noqa: PLR0913 - one front door
         index: "auto" or "hash": an index on every window; "none": windows are scanned; a number of buckets, each with
             rows of its own, as in the paper; or one of these for each stream by name.
         algorithm: "naive", "eager", "lazy" or "general", as for ``penstock.plan``; "auto": "eager" or "lazy".
+        price: what a comparison with a row costs, for all or for each stream by name, where values are costly to
+            compare or some streams dear to look at: an order is chosen by that.
+        lateness: on streams of Spark, for streams that may be silent: results come as soon as a row later by more
+            than this ("10 seconds") has come on *any* stream; what comes later still is late, whatever the watermark
+            says. 0: rows wait for the watermark, or for the stream that is behind.
         memory: rows kept over all windows together; "512MB" (Arrow bytes plus 96 a row); None: exact.
         policy: "auto" or "prob": a row is worth the complete results that it can expect, the product of how often its
             key comes on each other stream; along a join graph, of how many partial results come behind each edge.
@@ -790,7 +797,7 @@ def multijoin(  # noqa: PLR0913 - one front door
         The joined rows, of the same kind as the first stream: common keys first and once, then the other columns of
         each stream; names that clash end in `_` and the stream's name. Under a budget it is a subset of the exact
         result; ``penstock.run(streams, ...)`` tells what was given up, on Spark ``penstock.report(query)``. On
-        streams of Spark results come when the watermark has passed their last row.
+        streams of Spark results come when the watermark, or `lateness`, has passed their last row.
 
     Cost: one step for each row that a loop looks at; with indexes O(1 + intermediate results) per row. A row that is
     given up costs O(log keys).

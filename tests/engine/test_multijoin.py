@@ -402,6 +402,18 @@ def test_the_order_follows_the_share_of_pairs_that_match(monkeypatch: pytest.Mon
     assert results(joined(given, order=["a", "b", "c"], **how).table, 3) == results(adaptive.table, 3)
 
 
+def test_dear_comparisons_come_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the loops of the first rows, and of those that come when the order is looked at again."""
+    monkeypatch.setattr("penstock.operator.ordering.SELDOM", 64)
+    given = random_tables(4, 300, 8)
+    plain = joined(given)
+    for dear in NAMES[:4]:
+        asked = joined(given, price={name: 1000 if name == dear else 1 for name in NAMES[:4]})
+        assert all(order.order[0] == dear for order in asked.report.orders)
+        assert results(plain.table, 4) == results(asked.table, 4)
+    assert joined(given, price=1000).report.orders[0].order == plain.report.orders[0].order
+
+
 def test_a_steady_stream_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.engine.multijoin.SLICE", 200)
     given = {name: table.slice(0, table.num_rows // 2) for name, table in shifting().items()}
@@ -494,6 +506,8 @@ def test_no_rows_at_all() -> None:
         ({"index": 0}, InputError, "index"),
         ({"index": {"a": "hash"}}, InputError, "index"),
         ({"algorithm": "lazy"}, InputError, "algorithm"),
+        ({"price": 0}, InputError, "price"),
+        ({"price": {"a": 2}}, InputError, "price"),
         ({"order": ["a", "b"]}, InputError, "order"),
         ({"memory": 0}, BudgetError, "memory"),
         ({"memory": "5 cups"}, BudgetError, "memory"),

@@ -333,6 +333,8 @@ windows = { a = "1 minute", b = "40 rows", c = "1 hour", d = "1 hour" }
 evaluation = "5 seconds"
 index = { a = "none", b = 30, c = "auto", d = "hash" }
 order = ["d", "c", "b", "a"]
+price = { a = 1, b = 20, c = 1, d = 2.5 }
+lateness = "10 seconds"
 memory = 400
 policy = { name = "prob", half_life = "5 minutes" }
 [sink]
@@ -357,6 +359,8 @@ def test_several_streams_are_what_the_file_says() -> None:
     assert found.settings.evaluation == Every("5 seconds")
     assert found.settings.index == {"a": "none", "b": 30, "c": "auto", "d": "hash"}
     assert found.settings.order == ["d", "c", "b", "a"]
+    assert found.settings.price == {"a": 1, "b": 20, "c": 1, "d": 2.5}
+    assert found.settings.lateness == "10 seconds"
     assert str(found.settings.policy) == "prob(half_life=5 minutes)"
     _, b, c, d = found.streams
     assert isinstance(b, Zipf)
@@ -376,7 +380,7 @@ def test_several_streams_are_what_the_file_says() -> None:
         ('b = "40 rows"', 'b = "no rows"', r"^multijoin\.windows\.b: got 'no rows'"),
         ('"5 seconds"', '"soon"', r"^multijoin\.evaluation: got 'soon'"),
         ("b = 30", "b = 0", r"^multijoin\.index\.b: got 0"),
-        ("[multijoin]", "[multijoin]\nlateness = 5", r"^multijoin\.lateness: .*watermark"),
+        ('lateness = "10 seconds"', "lateness = 5", r"^multijoin\.lateness: got 5"),
         ("[multijoin]", "[multijoin]\nwindow = 5", r"^multijoin\.window: .*several streams have windows"),
         ("[multijoin]", "[multijoin]\nalgoritm = 5", r"^multijoin\.algoritm: .*did you mean 'algorithm'"),
         ('order = ["d"', 'order = ["D-"', r"^multijoin\.order: got 'D-'"),

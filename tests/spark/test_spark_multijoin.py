@@ -208,23 +208,27 @@ def test_importance_and_recall_along_a_graph_and_over_shards(spark: Any, tmp_pat
         assert report.recall.mid == pytest.approx(len(got) / len(exact))
 
 
-def test_a_silent_stream_holds_up_nobody_if_spark_is_told(spark: Any, tmp_path: Path) -> None:
-    """Spark's watermark is that of the slowest stream, unless its policy says otherwise."""
-    policy = "spark.sql.streaming.multipleWatermarkPolicy"
+@pytest.mark.parametrize(
+    ("policy", "how"), [("max", {}), ("min", {"lateness": "10 seconds"})], ids=["watermark", "lateness"]
+)
+def test_a_silent_stream_holds_up_nobody_if_that_is_asked(
+    spark: Any, tmp_path: Path, policy: str, how: dict[str, str]
+) -> None:
+    """Spark's watermark is that of the slowest stream, unless its policy says otherwise; lateness needs no policy."""
     streams = drawn(3, 60, seed=6)
     streams[2] = streams[2][:10]  # and then never again
     tables = {**tables_of(streams), "c": table_of("c", streams[2], closed=False)}
     write(tables, tmp_path, [20, 40])
-    spark.conf.set(policy, "max")
+    spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", policy)
     try:
-        joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), **HOW)
+        joined = pen.multijoin(streams_of(spark, tmp_path, "abc"), **HOW, **how)
         query = run_to_end(joined, tmp_path / "out", tmp_path / "cp")
     finally:
-        spark.conf.unset(policy)
+        spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
     got = found_in(spark.read.parquet(str(tmp_path / "out")), 3)
     assert wanted(streams) == got
     assert len(got) > 5
-    assert pen.report(query).memory_rows <= 3
+    assert pen.report(query).memory_rows <= 3 + 3  # with a lateness, the last row of each shard waits
 
 
 def arrive(folder: Path, names: str, numbers: list[int]) -> None:
@@ -445,6 +449,8 @@ def test_what_cannot_be_joined(spark: Any, tmp_path: Path) -> None:
         (streams, {"order": ["a", "b"]}, InputError, "order"),
         (streams, {"time": "no"}, InputError, "no such column in a"),
         ({1: streams["a"], 2: streams["b"]}, {}, InputError, "with a word"),
+        (streams, {"lateness": "soon"}, InputError, "lateness"),
+        (dict.fromkeys("abc", batch), {"lateness": "10 seconds"}, InputError, "lateness"),
     ]
     for given, how, error, said in cases:
         with pytest.raises(error, match=said):

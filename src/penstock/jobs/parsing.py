@@ -69,10 +69,11 @@ CONDITIONS: dict[str, Callable[..., Any]] = {
         conditions.band,
     )
 }
-LATENESS = {"lateness": "on streams the watermark says it: set watermark in the sources"}
-NOT_HERE = {**LATENESS, "how": "only inner joins: leave it out"}
+NOT_HERE = {
+    "lateness": "on streams the watermark says it: set watermark in the sources",
+    "how": "only inner joins: leave it out",
+}
 NOT_OF_SEVERAL = {
-    **LATENESS,
     "window": "several streams have windows: one for all, or {calls = ..., trades = ...}",
     "left": "all sources are joined, in the order of the file: leave it out",
     "right": "all sources are joined, in the order of the file: leave it out",
@@ -439,6 +440,8 @@ class MultiJoined:
     expiration: Any = key(interval_of("auto", "eager"), "auto")
     index: Any = key(by_source(index_of), "auto")
     algorithm: str = key(one_of(*ALGORITHMS), "auto")
+    price: Any = key(by_source(number), 1)
+    lateness: Any = key(span, 0)
     cross: bool = key(flag, False)
     memory: Any = key(memory_of, None)
     policy: Any = key(policy_of, "auto")
@@ -619,7 +622,7 @@ def _many(read: File, multijoin: MultiJoined | None) -> tuple[tuple[str, ...], s
     with within("multijoin"):
         if len(names) < 2:
             raise InputError("", f"one source, {names[0]}", "give two or more: [sources.calls], [sources.trades]")
-        for argument in ("time", "windows", "index", "importance"):
+        for argument in ("time", "windows", "index", "price", "importance"):
             known_only(arguments[argument], names, argument)
         settings = streams_of.settings_of(arguments)
     return tuple(names), settings

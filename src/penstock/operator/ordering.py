@@ -111,8 +111,8 @@ class Ordered:
 
     def _guessed(self) -> tuple[list[Stream], Selectivity | None]:
         """Return streams of which nothing is known."""
-        windows = zip(self._bound.names, self._spans(), strict=True)
-        streams = [Stream(name, rate=1.0, window=window, distinct=1.0) for name, window in windows]
+        known = zip(self._bound.names, self._spans(), self._bound.price, strict=True)
+        streams = [Stream(name, rate=1.0, window=window, distinct=1.0, price=price) for name, window, price in known]
         return streams, None if self._bound.using else {link.pair: 1.0 for link in self._bound.links}
 
     def _windows(self) -> list[Any]:
@@ -175,8 +175,10 @@ class Ordered:
             for s in range(len(bound.names))
         ]
         streams = [
-            Stream(name, rate=max(int(rows), 1) / length, window=window, distinct=max(mine, default=1.0))
-            for name, rows, window, mine in zip(bound.names, came, self._windows(), counts, strict=True)
+            Stream(name, rate=max(int(rows), 1) / length, window=window, distinct=max(mine, default=1.0), price=price)
+            for name, rows, window, mine, price in zip(
+                bound.names, came, self._windows(), counts, bound.price, strict=True
+            )
         ]
         if bound.using:
             return bound.plan(streams, None)

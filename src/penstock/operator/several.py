@@ -52,6 +52,7 @@ class Settings:
     expiration: Any = "auto"
     index: Any = "auto"
     algorithm: str = "auto"
+    price: Any = 1
     cross: bool = False
     memory: Any = None
     policy: Any = "auto"
@@ -116,6 +117,7 @@ class Bound:
         self.links: list[Link] = []  # of a join graph
         self.keys, self.edges = self._keys()
         self.index = self._index()
+        self.price: list[float] = list(per_stream("price", settings.price, self.names).values())
         self.columns = np.bincount([key.stream for key in self.keys], minlength=len(self.names)).tolist()
         self.most = max(1, *self.columns)
         self.importance: list[str] | None = None

@@ -82,6 +82,8 @@ def operator(
     if streaming:
         session.check(spark)
         arguments["lateness"] = _lateness(settings, frames)
+    elif isinstance(settings, several.Settings) and settings.lateness != 0:
+        raise InputError("lateness", repr(settings.lateness), "whole inputs are put in order of time: leave it 0")
     bound = _bound(settings, arguments, schemas)
     if streaming and bound.event_time is not None and bound.one_shard.startswith("windows in rows"):
         want = "windows in rows give pairs once the watermark has passed them: they have no event time; leave it None"
@@ -143,7 +145,8 @@ def _lateness(settings: Settings | several.Settings, frames: Mapping[str, Any]) 
     """Return what makes rows of streams late: without a budget Spark's watermark alone, as for Spark's own join.
 
     With a budget, rows also expire between watermarks, which come once a micro-batch: as soon as the next one,
-    by the delays of all streams, is sure to be past them. Rows of several streams are put in order by the same.
+    by the delays of all streams, is sure to be past them. Rows of several streams are put in order by the same, or
+    by the lateness that is given: then they wait for no stream.
     """
     delays = []
     if isinstance(settings, Settings):
@@ -161,6 +164,8 @@ def _lateness(settings: Settings | several.Settings, frames: Mapping[str, Any]) 
             want = f'say how late rows may be: {name} = {name}.withWatermark("{column}", "10 minutes")'
             raise TimeError(f"time={column!r}", f"no watermark on the {name}", want)
         delays.append(int(frame.schema[column].metadata[DELAY]) * MILLISECOND)
+    if isinstance(settings, several.Settings) and settings.lateness != 0:
+        return settings.lateness
     exact = isinstance(settings, Settings) and settings.memory is None
     return WATERMARK if exact else (WATERMARK, f"{max(delays) + MILLISECOND - 1} us")
 
