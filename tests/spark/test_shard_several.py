@@ -132,6 +132,9 @@ def test_an_order_that_changes_changes_no_result(
     assert set(plain.found) <= set(exact)
 
 
+ON_TIME: list[dict[str, Any]] = [{}, {"lateness": f"{DELAY} seconds"}]  # by the watermark; by any stream
+
+
 def silent(stream: int, row: Row) -> bool:
     return stream == 2 and 40 <= row.ts < 190
 
@@ -139,7 +142,7 @@ def silent(stream: int, row: Row) -> bool:
 def test_a_stream_that_falls_silent_is_waited_for_unless_a_lateness_is_given(engines: Path) -> None:
     """Nothing is lost in either case; only with a lateness results go on, and what is held stays bounded."""
     streams = [[row for row in rows if not silent(s, row)] for s, rows in enumerate(drawn(3))]
-    waiting, going = (Played(streams, engines, **how) for how in ({}, {"lateness": f"{DELAY} seconds"}))
+    waiting, going = (Played(streams, engines, **how) for how in ON_TIME)
     assert wanted(streams) == waiting.found == going.found
     assert waiting.done[1] == waiting.done[4] < going.done[1]
     per_second = 3 / 3  # rows of three streams, one every three seconds
@@ -154,7 +157,7 @@ def test_a_stream_that_is_behind_is_late_only_if_a_lateness_is_given(engines: Pa
         return 195 if silent(stream, row) else row.ts
 
     streams = drawn(3)
-    waiting, going = (Played(streams, engines, comes=comes, **how) for how in ({}, {"lateness": f"{DELAY} seconds"}))
+    waiting, going = (Played(streams, engines, comes=comes, **how) for how in ON_TIME)
     assert wanted(streams) == waiting.found
     assert waiting.books["shed"]["late"] == dict.fromkeys("abc", 0)
     assert set(going.found) < set(waiting.found)
