@@ -34,7 +34,8 @@ class Given(NamedTuple):
     at_least: int
     sampling: float = 0.1
     seed: int = 0
-    value: dict[int, float] | None = None  # of a row by its type; a pair has the larger one
+    value: dict[int, float] | None = None  # of a row by its type; a pair has the larger one, or the mean
+    combine: str = "max"
 
 
 class Did(NamedTuple):
@@ -44,6 +45,7 @@ class Did(NamedTuple):
     skipped: dict[tuple[int, int], set[int]]  # (side, row) -> rows of the other side it was not compared with
     dropped: set[tuple[int, int]]
     shares: list[float]  # r after each period
+    rests: list[bool]  # after each period, whether it goes on at random
 
 
 class Model:
@@ -62,7 +64,7 @@ class Model:
         self.busy, self.r, self.waited = -1e300, 1.0, 0.0
         self.ends: int | None = None
         self.draws, self.rest, self.random = 0, 0, False
-        self.did = Did(set(), {}, set(), [])
+        self.did = Did(set(), {}, set(), [], [])
         self.forget()
 
     def forget(self) -> None:
@@ -186,6 +188,9 @@ class Model:
             if self.given.method != "rate" and any(o):
                 self.order[side] = sorted(range(self.ages), key=lambda age: (-o[age], age))
 
+    def joint(self, one: float, other: float) -> float:
+        return max(one, other) if self.given.combine == "max" else (one + other) / 2
+
     def knapsack(self, r: float, o: list[list[float]]) -> list[dict[int, float]]:
         """Algorithm 5, by sorting all items."""
         value = self.given.value or {0: 1.0}
@@ -200,7 +205,7 @@ class Model:
         for i in range(2):
             ranked = sorted(o[i], reverse=True)
             for z in self.kinds:
-                partner = sum(often[i][other] * max(value[z], value[other]) for other in self.kinds)
+                partner = sum(often[i][other] * self.joint(value[z], value[other]) for other in self.kinds)
                 for nth, one in enumerate(ranked):
                     goods.append((-one * partner if sum(ranked) else -0.0, i, nth, z))
         left = 2.0 * r
@@ -224,6 +229,7 @@ class Model:
                 self.rest = 1
                 self.gains = [0.0] * 4
         self.random = self.rest > 0
+        self.did.rests.append(self.random)
 
 
 def model(given: Given, left: list[Row], right: list[Row], kinds: tuple[list[int], list[int]] | None = None) -> Did:

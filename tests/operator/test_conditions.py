@@ -238,3 +238,22 @@ def test_only_joins_take_conditions() -> None:
 def test_conditions_print_as_they_are_written() -> None:
     shown = [str(c) for c in (pen.overlap("a", at_least=3), pen.contains(("a", "b")), pen.band("p", within=0.5))]
     assert shown == ["overlap('a', at_least=3)", "contains(('a', 'b'))", "band('p', within=0.5)"]
+
+
+@pytest.mark.parametrize("cpu", [None, pen.cpu(comparisons_per_second=1e9, basic_window=3)])
+def test_room_made_for_a_burst_is_given_back_and_its_places_are_used_again(cpu: Any) -> None:
+    rng = np.random.default_rng(6)
+    sides: list[list[Row]] = []
+    for surge in (20_000, 3):
+        many = [surge if ts == 40 else 3 for ts in range(160)]
+        sides.append([(ts, rng.integers(0, 400, 4).tolist()) for ts, count in enumerate(many) for _ in range(count)])
+    tables = [table(side, pa.list_(pa.int64())) for side in sides]
+    on = condition("overlap", 2)
+    op = pen.Join(on=on, time="ts", window=12, cpu=cpu, schemas=(tables[0].schema, tables[1].schema))
+    found, room = [], []
+    for ts in range(160):
+        parts = [each.filter(pa.compute.equal(each["ts"], ts)) for each in tables]
+        found.append(op.push(left=parts[0], right=parts[1]))
+        room.append(op._core.shelf.stamp.shape[1])  # type: ignore[union-attr]
+    assert max(room) > 16 * room[-1]
+    assert pairs("overlap", 2, sides[0], sides[1], (12, 12)) == joined(pa.concat_tables([*found, op.finish()]))

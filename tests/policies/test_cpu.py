@@ -1,5 +1,6 @@
 """Joins under a CPU budget do what the brute-force model says, and what they skip makes up the exact join."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,8 +14,10 @@ from scipy.optimize import linprog
 
 import penstock as pen
 from cpu_oracle import Did, Given, model
+from penstock.core.probing import MODE, SOME, Effort
 from penstock.errors import InputError, WindowError
 from penstock.policies.cpu import correlation, direction, optimality, rate, utility
+from penstock.policies.cpu.controller import Controller
 from set_oracles import Row, pairs
 
 METHODS = ("rate", "correlation", "direction", "selective", "random-drop")
@@ -80,40 +83,61 @@ def skipped(ledger: pa.Table, rows: Streams) -> dict[tuple[int, int], set[int]]:
 
 
 def setting(method: str, speed: float, **more: Any) -> Given:
-    return Given(method=method, span=40, basic=4, period=10, queue=4, speed=speed, at_least=2, **more)
+    how: dict[str, Any] = {"span": 40, "basic": 4, "period": 10, "queue": 4, "at_least": 2, **more}
+    return Given(method=method, speed=speed, **how)
+
+
+def agreed(given: Given, rows: Streams) -> tuple[Did, Any]:
+    """Run both streams through the model and the product, which must do the same; returns what both did."""
+    want = model(given, *rows)
+    result = pen.run(table(rows[0]), table(rows[1]), **budget(given))
+    assert want.pairs == found(result)
+    assert want.skipped == skipped(result.ledger, rows)
+    assert result.report.unprobed.total == len(want.skipped)
+    assert result.report.policy == given.method
+    assert result.report.balanced
+    return want, result
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("shift", "speed", "seed"), [(0, 30.0, 1), (37, 12.0, 2), (37, 90.0, 3)])
 def test_each_method_does_what_the_model_does(method: str, shift: int, speed: float, seed: int) -> None:
-    rows = streams(seed, shift=shift, surge=3)
-    given = setting(method, speed, seed=seed)
-    want: Did = model(given, *rows)
-    result = pen.run(table(rows[0]), table(rows[1]), **budget(given))
-    assert want.pairs == found(result)
-    assert want.skipped == skipped(result.ledger, rows)
+    want, result = agreed(setting(method, speed, seed=seed), streams(seed, shift=shift, surge=3))
     gone = result.ledger.filter(pa.compute.equal(result.ledger["reason"], "budget"))
     sides = [("left", "right").index(side) for side in gone["side"].to_pylist()]
     assert want.dropped == set(zip(sides, gone["arrival"].to_pylist(), strict=True))
-    assert result.report.unprobed.total == len(want.skipped)
     assert bool(want.dropped) == (method == "random-drop")
-    assert result.report.policy == method
-    assert result.report.balanced
 
 
-def test_utility_does_what_the_model_does() -> None:
+def test_selection_that_brings_less_than_rows_at_random_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[bool] = []
+    notice = Controller._notice
+
+    def noted(self: Controller, effort: Effort) -> None:
+        notice(self, effort)
+        rests.append(int(effort.mode[MODE]) == SOME)
+
+    monkeypatch.setattr(Controller, "_notice", noted)
+    want, _ = agreed(setting("selective", 90.0, at_least=1, seed=3), streams(3, each=2.5, skew=0.0, surge=3))
+    assert want.rests == rests
+    assert sum(rests) >= 1  # periods at random, which teach, and selection goes on
+    assert not rests[-1]
+
+
+@pytest.mark.parametrize(("combine", "joint"), [("max", max), ("mean", lambda a, b: (a + b) / 2)])
+def test_utility_does_what_the_model_does(combine: str, joint: Callable[[float, float], float]) -> None:
     rows = streams(5, shift=37, surge=3)
     rng = np.random.default_rng(5)
     kinds = tuple(rng.choice(3, size=len(side), p=[0.6, 0.3, 0.1]).tolist() for side in rows)
     value = {0: 1.0, 1: 2.5, 2: 20.0}
-    given = setting("selective", 25.0, value=value)
+    given = setting("selective", 25.0, value=value, combine=combine)
     want = model(given, *rows, (kinds[0], kinds[1]))
     tables = [table(side, each) for side, each in zip(rows, kinds, strict=True)]
-    result = pen.run(*tables, **budget(given, types="kind", utility=value))
+    result = pen.run(*tables, **budget(given, types="kind", utility=value, combine=combine))
     assert want.pairs == found(result)
 
     def worth(got: set[tuple[int, int]]) -> float:
-        return sum(max(value[kinds[0][i]], value[kinds[1][j]]) for i, j in got)
+        return sum(joint(value[kinds[0][i]], value[kinds[1][j]]) for i, j in got)
 
     plain = pen.run(*tables, **budget(given))
     assert worth(found(result)) > 1.2 * worth(found(plain))
@@ -145,6 +169,50 @@ def test_with_enough_time_nothing_is_skipped(seed: int, method: str, index: Any)
     result = pen.run(table(rows[0]), table(rows[1]), **how)
     assert set(pairs("overlap", 2, *rows, (40, 40))) == found(result)
     assert result.report.recall is not None
+    assert result.ledger.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("on", "bound"),
+    [
+        (pen.overlap("value", at_least=2), 2),
+        (pen.set_equal("value"), 0),
+        (pen.contains("value"), 0),
+        (pen.contained_in("value"), 0),
+        (pen.inner_product("value", at_least=2.5), 2.5),
+        (pen.band("value", within=1.5), 1.5),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_with_enough_time_every_condition_is_exact(on: Any, bound: float) -> None:
+    kind = {"band": pa.float64(), "inner_product": pa.map_(pa.int64(), pa.float64())}.get(
+        on.name, pa.list_(pa.int64())
+    )
+    rows = []
+    for rng, side in zip(np.random.default_rng(4).spawn(2), streams(4, ticks=120, surge=2), strict=True):
+        sets: list[Row] = [(ts, [item % 9 for item in items]) for ts, items in side]
+        if on.name == "band":
+            sets = [(ts, float(rng.integers(0, 40))) for ts, _ in sets]
+        elif on.name == "inner_product":
+            sets = [
+                (ts, [(item, float(rng.integers(1, 9)) / 4) for item in dict.fromkeys(items)]) for ts, items in sets
+            ]
+        rows.append(sets)
+    tables = [
+        pa.table(
+            {
+                "ts": pa.array([ts for ts, _ in side]),
+                "value": pa.array([value for _, value in side], kind),
+                "row": np.arange(len(side)),
+            }
+        )
+        for side in rows
+    ]
+    cpu = pen.cpu(comparisons_per_second=1e9)
+    result = pen.run(*tables, on=on, time="ts", window=40, cpu=cpu)
+    exact = pairs(on.name, bound, rows[0], rows[1], (40, 40))
+    assert set(exact) == found(result)
+    assert len(exact) == result.table.num_rows > 0
     assert result.ledger.num_rows == 0
 
 

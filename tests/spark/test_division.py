@@ -94,6 +94,16 @@ def test_each_pair_is_found_once(name: str, shards: int) -> None:
     assert copies <= shards
 
 
+@pytest.mark.parametrize("name", list(CONDITIONS))
+def test_with_enough_time_each_pair_is_found_once_under_a_cpu_budget_too(name: str) -> None:
+    sides = rows(7, name), rows(8, name)
+    on, bound = CONDITIONS[name]
+    cpu = pen.cpu(comparisons_per_second=1e9)
+    found, engines, _ = divided([table(side, name) for side in sides], 3, on=on, cpu=cpu)
+    assert Counter(pairs(name, bound, *sides, (SPAN, SPAN))) == numbers(found)
+    assert sum(engine.report().unprobed.total for engine in engines) == 0
+
+
 @pytest.mark.parametrize("index", [True, False])
 def test_what_several_shards_skipped_or_gave_up_makes_up_the_exact_join(*, index: bool) -> None:
     sides = rows(3, "overlap"), rows(4, "overlap")

@@ -80,12 +80,27 @@ def test_conditions_on_spark_equal_brute_force(
     assert want == found(whole)
 
 
-def test_numbers_in_a_band_on_spark_equal_brute_force(spark: Any) -> None:
+@pytest.mark.parametrize(
+    ("on", "bound"),
+    [
+        (pen.overlap("tags", at_least=2), 2),
+        (pen.set_equal("tags"), 0),
+        (pen.contains("tags"), 0),
+        (pen.contained_in("tags"), 0),
+        (pen.inner_product("tags", at_least=2), 2),
+        (pen.band("size", within=0.5), 0.5),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_every_condition_on_spark_equals_brute_force_where_there_is_time(spark: Any, on: Any, bound: float) -> None:
     sides = [rows(3), rows(4)]
-    values = [[(ts, float(len(value))) for ts, value in side] for side in sides]
+    values: list[list[Row]] = sides
+    if on.name == "band":
+        values = [[(ts, float(len(value))) for ts, value in side] for side in sides]
     batch = [spark.createDataFrame(table(side).to_pandas()) for side in sides]
-    whole = pen.join(*batch, on=pen.band("size", within=0.5), time="ts", window=f"{SPAN} seconds", shards=3)
-    assert wanted(pairs("band", 0.5, values[0], values[1], (SPAN, SPAN))) == found(whole)
+    cpu = pen.cpu(comparisons_per_second=1e9)
+    whole = pen.join(*batch, on=on, time="ts", window=f"{SPAN} seconds", shards=3, cpu=cpu)
+    assert wanted(pairs(on.name, bound, values[0], values[1], (SPAN, SPAN))) == found(whole)
 
 
 def test_a_cpu_budget_on_spark_says_what_it_skipped(spark: Any, tmp_path: Path) -> None:

@@ -33,11 +33,10 @@ from penstock.core.probing import (
 )
 from penstock.core.promise import unknown
 from penstock.core.rng import seeded
-from penstock.core.sets import LOW, NEXT, ROW, Rule, Sets, Shelf, roomier, shelf
+from penstock.core.sets import FIRST_ROOM, LOW, NEXT, ROW, Rule, Sets, Shelf, roomier, shelf
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LEDGER_FULL, PAIRS_FULL, Batch, Plan
 from penstock.core.windows import Ints
 
-FIRST_ROOM = 1024
 FIRST_PAIRS = 1 << 14
 NEVER = float(1 << 62)
 NOTES = 4

@@ -2,9 +2,9 @@
 
 Each side is a ring of its rows and a ring of their items. A *posting* is one item of one row; it names the next older
 posting of its bucket in the same basic window, so a list is walked from the newest row to the oldest and may stop at
-any age. Inserting is O(1) per item. What expires is overwritten, and a basic window that is used again only forgets
-its buckets: O(1) per item, amortised. Basic windows lie in a circular buffer; with one of endless length, the index
-is that of the whole window (gedik2007 §4.2.2, §5.1).
+any age. Inserting is O(1) per item. What expires is overwritten, and a basic window that is used again finds in its
+buckets what is older than its first row, where every walk stops. Basic windows lie in a circular buffer; with one of
+endless length, the index is that of the whole window (gedik2007 §4.2.2, §5.1).
 
 A number is a set of one item that carries the number as its weight.
 """
@@ -31,6 +31,8 @@ FIRST, SINCE = 0, 1
 ITEM, OWNER, OLDER = 0, 1, 2
 # conditions
 OVERLAP, EQUAL, CONTAINS, CONTAINED, PRODUCT, BAND = 0, 1, 2, 3, 4, 5
+FIRST_ROOM = 1024  # rows and items
+SPARE = 16  # times the room that is needed, before it is given back
 FEW = 24  # up to so many items are sorted by insertion
 
 
@@ -87,7 +89,10 @@ def buckets_for(items: int, basic: int) -> int:
 
 
 def roomier(old: Shelf, rows: int, items: int) -> Shelf:
-    """Return the same windows with room for so many more rows and items on each side."""
+    """Return the same windows with room for so many more rows and items on each side.
+
+    Room that is too large by far, as after a burst, is given back; so this is O(1) per row, amortised.
+    """
     marks, basic, indexed = old.marks, old.basic.shape[1], old.link.shape[1] > 1
     first = old.stamp[[0, 1], marks[LOW : LOW + 2] & (old.stamp.shape[1] - 1), BEGIN]
     kept = np.where(marks[NEXT : NEXT + 2] > marks[LOW : LOW + 2], first, marks[POSTING : POSTING + 2])
@@ -96,9 +101,10 @@ def roomier(old: Shelf, rows: int, items: int) -> Shelf:
         int((marks[POSTING : POSTING + 2] - kept).max()) + items,
     ]
     room = [old.stamp.shape[1], old.item.shape[1]]
-    if all(have >= want for have, want in zip(room, wanted, strict=True)):
+    least = [max(FIRST_ROOM, 1 << (want - 1).bit_length()) for want in wanted]
+    if all(enough <= have <= SPARE * enough for have, enough in zip(room, least, strict=True)):
         return old
-    room = [max(have, 1 << (want - 1).bit_length()) for have, want in zip(room, wanted, strict=True)]
+    room = [have if enough <= have <= SPARE * enough else enough for have, enough in zip(room, least, strict=True)]
     new = shelf(
         rows=room[0],
         items=room[1],
@@ -171,8 +177,6 @@ def insert(shelf: Shelf, rule: Rule, side: int, stamp: Any, sets: Sets, at: int)
         slot = marks[BASIC + side] % count
         shelf.basic[side, slot, FIRST] = place
         shelf.basic[side, slot, SINCE] = tick
-        if count > 1:
-            shelf.heads[side, slot, :] = -1
     where, size = place & (shelf.stamp.shape[1] - 1), sets.size[at]
     for column in range(3):
         shelf.stamp[side, where, column] = stamp[column]
