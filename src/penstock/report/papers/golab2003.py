@@ -396,7 +396,8 @@ def _indexes(figure: Figure) -> list[Claim]:
     gains = [float(np.median(step)) for step in steps]
     best = [figure.x[int(np.argmax(figure.curves[name]))] for name in names]
     shortest = [figure.settings["shortest"][name] for name in names]
-    rising = [bool(np.all(np.diff(taus) >= 0) and taus[-1] > taus[0]) for taus in (best, shortest)]
+    hashed = (best[1:], shortest[1:])
+    rising = [bool(np.all(np.diff(taus) >= 0) and taus[-1] > taus[0]) for taus in hashed]
     return [
         Claim(
             "figure 4(a)",
