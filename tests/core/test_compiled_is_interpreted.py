@@ -32,7 +32,7 @@ for window, lateness, left in ((20, 0, streams.left), (20, 3, late), (pen.rows(1
     out.append([result.table.to_pylist(), result.report.to_dict()])
 three = {"a": streams.left[:40], "b": streams.right[:60], "c": streams.left[20:60]}
 for windows in (20, pen.rows(15)):
-    for index in ("hash", "none"):
+    for index in ("hash", "none", 3):
         for evaluation in ("eager", pen.every(7)):
             table = pen.multijoin(three, on="key", time="ts", windows=windows, index=index, evaluation=evaluation)
             out.append(table.to_pylist())

@@ -272,8 +272,12 @@ def test_claims_of_several_streams_are_judged_by_the_numbers() -> None:
         "HASH10": [9.0, 10.0, 9.0],
         "HASH30": [10.0, 11.0, 12.0],
     }
-    assert [HOLDS, HOLDS, HOLDS] == verdict_of("4a", indexes)
-    assert [FAILS, FAILS, FAILS] == verdict_of("4a", dict(zip(indexes, reversed(indexes.values()), strict=True)))
+    growing, same = dict(zip(indexes, (1, 2, 2, 5), strict=True)), dict.fromkeys(indexes, 1)
+    assert [HOLDS, HOLDS, HOLDS] == verdict_of("4a", indexes, shortest=growing)
+    assert [HOLDS, HOLDS, IN_PART] == verdict_of("4a", indexes, shortest=same)
+    swapped = dict(zip(indexes, reversed(indexes.values()), strict=True))
+    assert [FAILS, FAILS, IN_PART] == verdict_of("4a", swapped, shortest=growing)
+    assert [FAILS, FAILS, FAILS] == verdict_of("4a", swapped, shortest=same)
     few = {"Equal": [2, 2], "5 to slow": [1, 1]}
     assert [HOLDS] == verdict_of("4b", {"Equal": [1.0, 1.0], "5 to slow": [2.0, 2.0]}, comparisons=few)
     assert [FAILS] == verdict_of("4b", {"Equal": [1.0, 1.0], "5 to slow": [0.5, 0.5]}, comparisons=few)

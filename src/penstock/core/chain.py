@@ -5,7 +5,8 @@ together, a group at a time: the rows of one tick if evaluation is eager, those 
 for the new rows of each stream in turn, the loops run over the windows in the order of their nest. A loop walks its
 window from the newest row to the oldest: along a hash chain or the ring of a bucket where the window has such on what
 is compared, else along all of its rings. A result counts at its last row in the order of time, then of streams: rows
-after the new one are passed over, and so each result is found once.
+after the new one are passed over, and so each result is found once. If evaluation is eager and windows are in time,
+a ring lets old rows go when somebody looks into it, and all do after the last group that was taken.
 
 Where chains of one common key begin side by side, one look tells whether every window has somebody for a new row. If
 evaluation is eager and all windows are in time, rows then enter *singly*, and only those run through the loops.
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.core.exact import bucket
-from penstock.core.jit import borrowed, columns, kernel, part, prefetch, wide
+from penstock.core.jit import apart, borrowed, columns, kernel, part, prefetch, wide
 from penstock.core.rings import (
     CODE,
     FRESH,
@@ -46,8 +47,9 @@ from penstock.core.shedding import admit, close, expire, let_go, refill
 from penstock.core.windows import Ints
 from penstock.core.worth import EACH, EXACT, GONE, KIND, LIMIT, NOBODY, Budget, Pool, emptied, grow_old, with_room
 
-# entries of `Work.state`
-TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES, UNTIL, NEW, TIME, TURN, SINCE, SINGLY = range(12)
+# entries of `Work.state`; SINGLY: rows enter so; PROMPT: rings let old rows go when somebody looks into them; LONE: a
+# group has one new row, and all that is in the rings is before it
+TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES, UNTIL, NEW, TIME, TURN, SINCE, SINGLY, PROMPT, LONE = range(14)
 (
     STREAM,  # of a loop: its window, its first ring, how many it has
     RING,
@@ -60,11 +62,26 @@ TAKEN, SOURCE, DEPTH, FOUND, COMPARED, EXPIRES, UNTIL, NEW, TIME, TURN, SINCE, S
     OUTER_NODES,
     COMPARE,  # how; -1: it has no test
     WHEN,  # BEFORE, AT or AFTER the loop over the new rows
+    PLAIN,  # whether nothing else is asked than its first test, of equality, along all of a ring
     ENTRIES,
-) = range(12)
+) = range(13)
 BEFORE, AT, AFTER = range(3)
 WHERE, OF_RING, EARLIER = range(3)  # of a new row: where it is, in which ring, the one before it of its stream
-SEEN, OLDEST, NEWEST = range(3)  # of the part of a ring that a new row may meet: at which row it was looked for
+SEEN, OLDEST, NEWEST, COMING = range(4)  # of a ring: at which row it was looked for what a new row may meet there
+(
+    PLACE,  # of a loop under way: the next place to look at
+    SOUGHT,  # what its first test compares with
+    BOUND,  # where the row is that is being joined
+    FROM,  # the oldest place to look at
+    UPTO,  # the first place that comes after the new row, and will find it
+    INSIDE,  # the ring that is being looked at, where it begins, its places less one
+    BASE,
+    MASK,
+    LAST,  # the last ring to look at
+    SINCE_TURN,  # the new row for which it started, if it starts alike whatever is in the loops between
+    FIRST,  # where it then starts
+    ASPECTS,
+) = range(12)
 MINE, DEPTH_OF, THEIRS, HOW = range(4)  # of a test: column of this window, depth of an outer loop, its column
 EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST = range(6)  # how a test compares
 REVERSED = (EQUAL, UNEQUAL, GREATER, AT_LEAST, LESS, AT_MOST)
@@ -93,23 +110,15 @@ class Nests(NamedTuple):
     expiry: Ints  # [interval at which old rows are let go of; 0: whenever a group comes]
 
 
-@columns(new=3, part=3)
+@columns(loop=ASPECTS, new=3, part=4)
 class Work(NamedTuple):
     """How far the loops are: a full output stops them anywhere."""
 
     state: Ints
-    cursor: Ints  # depth -> the next place to look at
-    code: Ints  # depth -> what its first test compares with
-    bound: Ints  # depth -> where the row is that is being joined
-    low: Ints  # depth -> the oldest place to look at
-    high: Ints  # depth -> the first place that comes after the new row, and will find it
-    ring: Ints  # depth -> the ring that is being looked at
-    last: Ints  # depth -> the last one to look at
-    turn: Ints  # depth -> the new row for which it started, if it starts alike whatever is in the loops between
-    first: Ints  # depth -> where it then starts
+    loop: Ints  # (depth, [PLACE, ...]): how far a loop is
     newest: Ints  # stream -> its newest new row; -1: none
     new: Ints  # (new row, [WHERE, OF_RING, EARLIER])
-    part: Ints  # (ring, [SEEN, OLDEST, NEWEST])
+    part: Ints  # (ring, [SEEN, OLDEST, NEWEST, COMING])
 
 
 @part
@@ -129,7 +138,7 @@ def look_ahead(windows: Windows, nests: Nests, batch: Batch, i: int, keys: Ints)
 @part
 def other_code(windows: Windows, nests: Nests, work: Work, source: int, depth: int, test: int) -> int:
     """Return the code that a test at some depth compares with: that of a row in an outer loop."""
-    at = work.bound[nests.tests[source, depth, test, DEPTH_OF]]
+    at = work.loop[nests.tests[source, depth, test, DEPTH_OF], BOUND]
     return windows.nodes[at + windows.column[nests.tests[source, depth, test, THEIRS], SHIFT], CODE]
 
 
@@ -196,23 +205,36 @@ def limit(windows: Windows, nests: Nests, work: Work, source: int, s: int, ring:
 
 
 @part
+def let_old_go(windows: Windows, ring: int, dead: int) -> None:
+    """Let go of the rows of a ring up to some time."""
+    low, end = wide(windows.ends[ring, LOW]), windows.ends[ring, NEXT]
+    base, mask = windows.first[ring], windows.mask[ring]
+    while low < end and windows.rows[base + (low & mask), POS] <= dead:
+        low += 1
+    windows.ends[ring, LOW] = low
+
+
+@part
 def look_into(windows: Windows, nests: Nests, work: Work, source: int, depth: int, ring: int) -> None:
     """Start the loop at some depth over one ring: at its newest row, or at the newest of the chain."""
     loop = nests.loops
-    work.ring[depth] = ring
-    if loop[source, depth, BUCKETS]:
-        chain = bucket(loop[source, depth, BUCKETS], work.code[depth])
-        work.cursor[depth] = windows.heads[loop[source, depth, HEADS] + chain * loop[source, depth, APART]]
-    else:
-        work.cursor[depth] = windows.ends[ring, NEXT] - 1
     when = loop[source, depth, WHEN]
-    if when == AFTER and not work.state[SINGLY]:
+    work.loop[depth, INSIDE] = ring
+    work.loop[depth, BASE], work.loop[depth, MASK] = windows.first[ring], windows.mask[ring]
+    if work.state[PROMPT] and when != AT:
+        let_old_go(windows, ring, work.state[TIME] - nests.span[loop[source, depth, STREAM]])
+    if loop[source, depth, BUCKETS]:
+        chain = bucket(loop[source, depth, BUCKETS], work.loop[depth, SOUGHT])
+        work.loop[depth, PLACE] = windows.heads[loop[source, depth, HEADS] + chain * loop[source, depth, APART]]
+    else:
+        work.loop[depth, PLACE] = windows.ends[ring, NEXT] - 1
+    if when == AFTER and not work.state[LONE]:
         if work.part[ring, SEEN] != work.state[TURN]:
             limit(windows, nests, work, source, loop[source, depth, STREAM], ring)
-        work.low[depth], work.high[depth] = work.part[ring, OLDEST], work.part[ring, NEWEST]
+        work.loop[depth, FROM], work.loop[depth, UPTO] = work.part[ring, OLDEST], work.part[ring, NEWEST]
         return
-    work.high[depth] = windows.ends[ring, NEXT]
-    work.low[depth] = windows.ends[ring, FRESH] if when == AT else windows.ends[ring, LOW]
+    work.loop[depth, UPTO] = windows.ends[ring, NEXT]
+    work.loop[depth, FROM] = windows.ends[ring, FRESH] if when == AT else windows.ends[ring, LOW]
     if when == AT:
         work.state[SINCE] = work.state[TURN] + 1
 
@@ -224,21 +246,21 @@ def begin(windows: Windows, nests: Nests, work: Work, source: int, depth: int) -
     Where it looks for partners of the new row, as on a common key, it starts where it did before for the same row.
     """
     loop = nests.loops
-    if loop[source, depth, WHEN] == AFTER and work.turn[depth] == work.state[TURN]:
-        work.cursor[depth] = work.first[depth]
+    if loop[source, depth, WHEN] == AFTER and work.loop[depth, SINCE_TURN] == work.state[TURN]:
+        work.loop[depth, PLACE] = work.loop[depth, FIRST]
         return
     ring, rings = wide(loop[source, depth, RING]), loop[source, depth, RINGS]
     last = ring + rings - 1
     if loop[source, depth, COMPARE] >= 0:
-        at = work.bound[loop[source, depth, OUTER]] + loop[source, depth, OUTER_NODES]
-        work.code[depth] = windows.nodes[at, CODE]
+        at = work.loop[loop[source, depth, OUTER], BOUND] + loop[source, depth, OUTER_NODES]
+        work.loop[depth, SOUGHT] = windows.nodes[at, CODE]
         if rings > 1:
-            ring = last = ring + bucket(rings, work.code[depth])
-    work.last[depth] = last
+            ring = last = ring + bucket(rings, work.loop[depth, SOUGHT])
+    work.loop[depth, LAST] = last
     look_into(windows, nests, work, source, depth, ring)
     if ring == last and loop[source, depth, COMPARE] >= 0 and loop[source, depth, OUTER] == nests.fresh[source]:
-        work.turn[depth] = work.state[TURN]
-        work.first[depth] = work.cursor[depth]
+        work.loop[depth, SINCE_TURN] = work.state[TURN]
+        work.loop[depth, FIRST] = work.loop[depth, PLACE]
 
 
 @part
@@ -257,11 +279,75 @@ def fits(windows: Windows, nests: Nests, work: Work, source: int, depth: int, at
     if nests.loops[source, depth, WHEN] == AT:
         now = windows.rows[at, TS]
         for outer in range(depth):
-            s, row = nests.nest[source, outer], work.bound[outer]
+            s, row = nests.nest[source, outer], work.loop[outer, BOUND]
             late = windows.rows[row, TS] > now or (windows.rows[row, TS] == now and s > source)
             if late or clock_of(windows, nests, s, now) - windows.rows[row, POS] >= nests.span[s]:
                 return False
     return True
+
+
+@apart
+def passed_over(nodes: Ints, base: int, mask: int, place: int, low: int, code: int) -> int:
+    """Return the next place of a ring, from `place` down to `low`, that has some code; below `low`: none."""
+    while place >= low and nodes[base + (place & mask), CODE] != code:
+        place -= 1
+    return place
+
+
+@apart
+def run_over(nodes: Ints, base: int, mask: int, place: int, low: int, code: int) -> int:
+    """Return the next place of a ring, from `place` down to `low`, that has another code; below `low`: none."""
+    while place >= low and nodes[base + (place & mask), CODE] == code:
+        place -= 1
+    return place
+
+
+@apart
+def write_run(rows: Ints, base: int, mask: int, place: int, end: int, found: Ints, n: int) -> int:
+    """Write the rows of places that join, without those given up; returns how many are written then."""
+    for here in range(place, end, -1):
+        found[n] = rows[base + (here & mask), ROW]
+        n += found[n] >= 0
+    return n
+
+
+@part
+def scan(windows: Windows, nests: Nests, work: Work, source: int, depth: int, results: Ints) -> int:
+    """Go on with a loop that asks for nothing but one equality, along all of a ring: like ``seek``.
+
+    Rows that join are side by side where a bucket has few codes: the innermost loop writes those as a run.
+    """
+    loop = nests.loops
+    base, mask = work.loop[depth, BASE], work.loop[depth, MASK]
+    codes = loop[source, depth, NODES] + base
+    low, code = work.loop[depth, FROM], work.loop[depth, SOUGHT]
+    begin = wide(work.loop[depth, PLACE])
+    place = min(begin, max(work.loop[depth, UPTO], low) - 1)
+    innermost = depth == nests.span.size - 1
+    rows, n = results[loop[source, depth, STREAM]], wide(work.state[FOUND])
+    room = rows.size if innermost else n + 1
+    found = wide(ENDED)
+    while found < 0 and n < room:
+        place = passed_over(windows.nodes, codes, mask, place, low, code)
+        if place < low:
+            break
+        at = base + (place & mask)
+        place -= 1
+        if not innermost:
+            found = at if windows.rows[at, ROW] >= 0 else found
+            continue
+        rows[n] = windows.rows[at, ROW]
+        n += rows[n] >= 0
+        if n < room and place >= low and windows.nodes[codes + (place & mask), CODE] == code:
+            end = run_over(windows.nodes, codes, mask, place, max(low, place - (room - n) + 1), code)
+            n = write_run(windows.rows, base, mask, place, end, rows, n)
+            place = end
+    work.loop[depth, PLACE] = place
+    work.state[COMPARED] += begin - place if depth else 0
+    if innermost:
+        write_outer(windows, nests, work, source, results, n)
+        found = wide(NO_ROOM) if place >= low else found
+    return found
 
 
 @part
@@ -271,12 +357,12 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int, re
     The innermost loop does not stop there: it writes rows that join until its ring has ended, or there is NO_ROOM.
     """
     loop = nests.loops
-    base, mask = windows.first[work.ring[depth]], windows.mask[work.ring[depth]]
+    base, mask = work.loop[depth, BASE], work.loop[depth, MASK]
     codes, how = loop[source, depth, NODES], loop[source, depth, COMPARE]
     chained = loop[source, depth, BUCKETS] > 0
     scanned = not chained and how == EQUAL
-    low, high, code = work.low[depth], work.high[depth], work.code[depth]
-    place = work.cursor[depth]
+    low, high, code = work.loop[depth, FROM], work.loop[depth, UPTO], work.loop[depth, SOUGHT]
+    place = work.loop[depth, PLACE]
     innermost = depth == nests.span.size - 1
     rows, n = results[loop[source, depth, STREAM]], wide(work.state[FOUND])
     room = rows.size if innermost else n + 1
@@ -285,9 +371,7 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int, re
     while place >= low and n < room:
         if scanned:  # most rows are passed over here, and nothing else is asked of them
             begin = place
-            place = min(place, max(high, low) - 1)
-            while place >= low and windows.nodes[codes + base + (place & mask), CODE] != code:
-                place -= 1
+            place = passed_over(windows.nodes, codes + base, mask, min(place, max(high, low) - 1), low, code)
             compared += begin - place
             if place < low:
                 break
@@ -302,12 +386,22 @@ def seek(windows: Windows, nests: Nests, work: Work, source: int, depth: int, re
                 break
             rows[n] = windows.rows[at, ROW]
             n += 1
-    work.cursor[depth] = place
+    work.loop[depth, PLACE] = place
     work.state[COMPARED] += compared if depth else 0
     if innermost:
         write_outer(windows, nests, work, source, results, n)
         found = wide(NO_ROOM) if place >= low else found
     return found
+
+
+@part
+def next_row(windows: Windows, nests: Nests, work: Work, source: int, depth: int, results: Ints) -> int:
+    """Go on with the loop at some depth, in the way that is made for it."""
+    if depth == 0 and nests.fresh[source] == 0:
+        return next_new(windows, work)
+    if nests.loops[source, depth, PLAIN]:
+        return scan(windows, nests, work, source, depth, results)
+    return seek(windows, nests, work, source, depth, results)
 
 
 @part
@@ -317,7 +411,7 @@ def write_outer(windows: Windows, nests: Nests, work: Work, source: int, results
     if begin == end:
         return
     for outer in range(nests.span.size - 1):
-        rows, row = results[nests.loops[source, outer, STREAM]], windows.rows[work.bound[outer], ROW]
+        rows, row = results[nests.loops[source, outer, STREAM]], windows.rows[work.loop[outer, BOUND], ROW]
         for n in range(begin, end):
             rows[n] = row
     work.state[FOUND] = end
@@ -326,13 +420,13 @@ def write_outer(windows: Windows, nests: Nests, work: Work, source: int, results
 @part
 def next_new(windows: Windows, work: Work) -> int:
     """Go on with the outermost loop to the next new row of a stream, newest first, or ENDED."""
-    new = work.cursor[0]
+    new = work.loop[0, PLACE]
     found = wide(ENDED)
     while new >= 0 and found < 0:
         at = wide(work.new[new, WHERE])
         found = at if windows.rows[at, ROW] >= 0 else found
         new = work.new[new, EARLIER]
-    work.cursor[0] = new
+    work.loop[0, PLACE] = new
     return found
 
 
@@ -351,7 +445,7 @@ def alone(windows: Windows, source: int, at: int) -> bool:
 def start(windows: Windows, nests: Nests, work: Work, source: int) -> None:
     """Start the outermost loop: over the new rows, or over a window."""
     if nests.fresh[source] == 0:
-        work.cursor[0] = work.newest[source]
+        work.loop[0, PLACE] = work.newest[source]
         work.state[SINCE] = work.state[TURN] + 1
     else:
         begin(windows, nests, work, source, 0)
@@ -367,19 +461,19 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
         start(windows, nests, work, source)
     while depth >= 0:
         new = depth == 0 and outermost
-        at = next_new(windows, work) if new else seek(windows, nests, work, source, depth, results)
+        at = next_row(windows, nests, work, source, depth, results)
         if at == NO_ROOM:
             work.state[DEPTH] = depth
             return FULL
         if at == ENDED:
-            if new or work.ring[depth] == work.last[depth]:
+            if new or work.loop[depth, INSIDE] == work.loop[depth, LAST]:
                 depth -= 1
             else:
-                look_into(windows, nests, work, source, depth, work.ring[depth] + 1)
+                look_into(windows, nests, work, source, depth, work.loop[depth, INSIDE] + 1)
             continue
         if new and side_by_side and alone(windows, source, at):
             continue  # it joins nothing
-        work.bound[depth] = at
+        work.loop[depth, BOUND] = at
         if nests.loops[source, depth, WHEN] == AT:
             work.state[TIME] = windows.rows[at, TS]
             work.state[TURN] += 1
@@ -395,14 +489,16 @@ def take(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: Work, p
     i = work.state[TAKEN]
     now, group = batch.ts[i], batch.group[i]
     bounded = pool.state[KIND] != EXACT
-    if now >= work.state[EXPIRES]:
+    work.state[TIME] = now
+    if not work.state[PROMPT] and now >= work.state[EXPIRES]:
         expire(windows, nests.span, nests.by_rows, pool, now)
         work.state[EXPIRES] = now + nests.expiry[0]
     if bounded:
         grow_old(windows, pool, batch.clock[i])
-    new = 0
+    new, chains = 0, windows.heads.size > 1
     while i < batch.row.size and batch.group[i] == group:
-        look_ahead(windows, nests, batch, i + AHEAD, keys)
+        if chains:
+            look_ahead(windows, nests, batch, i + AHEAD, keys)
         s = wide(batch.stream[i])
         ring = ring_of(windows, s, batch.code[i, 0])
         work.new[new, WHERE] = insert(windows, batch, i, keys, ring)
@@ -414,6 +510,8 @@ def take(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: Work, p
         new += 1
         i += 1
     work.state[NEW] = new
+    work.state[LONE] = new == 1 and work.state[PROMPT]
+    work.state[SOURCE] = s if new == 1 else 0
     work.state[TAKEN] = i
 
 
@@ -422,6 +520,8 @@ def take_singly(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: 
     """Let old rows go and enter rows up to the first one that may join somebody in every window."""
     i, until, gone = wide(work.state[TAKEN]), wide(work.state[UNTIL]), wide(work.state[EXPIRES])
     work.state[NEW] = 0
+    work.state[LONE] = 1
+    work.state[SOURCE] = nests.span.size
     while i < until and not work.state[NEW]:
         if batch.ts[i] > gone:
             gone = wide(batch.ts[i])
@@ -437,6 +537,7 @@ def take_singly(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: 
             work.new[0, EARLIER] = IDLE
             work.newest[s] = 0
             work.state[NEW] = 1
+            work.state[SOURCE] = s
     work.state[TAKEN] = i
     work.state[EXPIRES] = gone
 
@@ -449,6 +550,30 @@ def settle(windows: Windows, work: Work) -> None:
         windows.ends[ring, FRESH] = windows.ends[ring, NEXT]
     work.newest[:] = IDLE
     work.state[SOURCE] = IDLE
+
+
+@part
+def reserve(windows: Windows, nests: Nests, batch: Batch, work: Work, pool: Pool) -> int:
+    """Choose how many rows are taken next, whole groups; says if that is DONE, if windows are CROWDED, or neither."""
+    begin, held = wide(work.state[UNTIL]), 0
+    if work.state[PROMPT] and begin > 0:
+        expire(windows, nests.span, nests.by_rows, pool, batch.ts[begin - 1])
+    if begin == batch.row.size:
+        return DONE
+    for ring in range(windows.first.size):
+        held += windows.ends[ring, NEXT] - windows.ends[ring, LOW]
+        work.part[ring, COMING] = 0
+    until = min(begin + max(SLICE, held // 2), batch.row.size)
+    while until < batch.row.size and batch.group[until] == batch.group[until - 1]:
+        until += 1
+    for i in range(begin, until):
+        work.part[ring_of(windows, batch.stream[i], batch.code[i, 0]), COMING] += 1
+    work.state[UNTIL] = until
+    enough = until - begin <= work.new.shape[0]
+    for ring in range(windows.first.size):
+        coming = work.part[ring, COMING] + windows.ends[ring, NEXT] - windows.ends[ring, LOW]
+        enough = enough and coming <= windows.mask[ring] + 1
+    return IDLE if enough else CROWDED
 
 
 @kernel
@@ -464,17 +589,18 @@ def step(windows: Windows, nests: Nests, batch: Batch, keys: Ints, results: Ints
     while True:
         if state[SOURCE] == IDLE:
             if state[TAKEN] == state[UNTIL]:
-                return DONE
+                stopped = reserve(windows, nests, batch, work, pool)
+                if stopped >= 0:
+                    return stopped
             if state[SINGLY]:
                 take_singly(windows, nests, batch, keys, work, pool)
             else:
                 take(windows, nests, batch, keys, work, pool)
-            state[SOURCE] = 0
         while state[SOURCE] < streams:
             source = wide(state[SOURCE])
             if work.newest[source] >= 0 and evaluate(windows, nests, source, results, work) == FULL:
                 return FULL
-            state[SOURCE] += 1
+            state[SOURCE] = source + 1 if state[NEW] > 1 else streams
         settle(windows, work)
         if pool.state[KIND] != EXACT and close(windows, nests.span, nests.by_rows, pool, batch.ts[state[TAKEN] - 1]):
             return CROWDED
@@ -553,12 +679,16 @@ class Chain:
         self._windows = self._empty()
         self._pool = emptied(self._budget, n, sum(self._rooms))
         self._results = np.empty((n, FIRST_RESULTS), np.int64)
-        state = np.zeros(12, np.int64)
+        state = np.zeros(14, np.int64)
         state[SOURCE] = state[DEPTH] = IDLE
         state[EXPIRES] = LONG_AGO
-        each = {name: np.full(n, IDLE) for name in Work._fields[1:-2]}
-        new, part = np.empty((SLICE, 3), np.int64), np.full((len(self._rooms), 3), IDLE)
-        self._work = Work(state=state, **each, new=new, part=part)
+        self._work = Work(
+            state=state,
+            loop=np.full((n, ASPECTS), IDLE),
+            newest=np.full(n, IDLE),
+            new=np.empty((SLICE, 3), np.int64),
+            part=np.full((len(self._rooms), 4), IDLE),
+        )
         self.reorder(nests)
 
     def _empty(self) -> Windows:
@@ -601,13 +731,11 @@ class Chain:
         self._pool = with_room(self._pool, self._budget, self._windows, batch.row.size)
         state = self._work.state
         state[TAKEN] = state[UNTIL] = state[FOUND] = 0
-        while state[UNTIL] < batch.row.size:
-            self._reserve(batch)
-            while (stopped := self._step(batch)) != DONE:
-                if stopped == CROWDED:
-                    self._refill(batch)
-                    continue
-                yield self._handed_over(min(2 * state[FOUND], most))
+        while (stopped := self._step(batch)) != DONE:
+            if stopped == CROWDED:
+                self._refill(batch)
+                continue
+            yield self._handed_over(min(2 * state[FOUND], most))
         yield self._handed_over(self._results.shape[1])
 
     def _handed_over(self, room: int) -> Ints:
@@ -747,21 +875,11 @@ class Chain:
         """Return how many rows each ring holds."""
         return self._windows.ends[:, NEXT] - self._windows.ends[:, LOW]
 
-    def _reserve(self, batch: Batch) -> None:
-        """Choose how many rows are taken next, whole groups, and make room for them, if there is not enough."""
-        state = self._work.state
-        begin = state[UNTIL]
-        least = begin + max(SLICE, int(self._held().sum()) // 2)
-        last = batch.group[min(least, batch.row.size) - 1]
-        state[UNTIL] = begin + np.searchsorted(batch.group[begin:], last, side="right")
-        if self._work.new.shape[0] < state[UNTIL] - begin:
-            self._work = self._work._replace(new=np.empty((2 * int(state[UNTIL] - begin), 3), np.int64))
-        if np.any(self._held() + coming(self._windows, batch, begin, state[UNTIL]) > self._windows.mask + 1):
-            self._refill(batch)
-
     def _refill(self, batch: Batch) -> None:
         """Make room for the rows that are taken next, and sweep marks out of the rings."""
         state = self._work.state
+        if self._work.new.shape[0] < state[UNTIL] - state[TAKEN]:
+            self._work = self._work._replace(new=np.empty((2 * int(state[UNTIL] - state[TAKEN]), 3), np.int64))
         need = self._held() + coming(self._windows, batch, state[TAKEN], state[UNTIL])
         self._rooms = [
             max(room, 1 << (rows - 1).bit_length()) if rows else room
@@ -776,16 +894,23 @@ class Chain:
     def _point(self) -> None:
         """Tell the loops where the windows are."""
         windows, nests = self._windows, self._nests
-        told = self._common and windows.column[0, STRIDE] > 1 and not nests.fresh.any()
+        side_by_side = self._common and windows.column[0, STRIDE] > 1
         exact = self._budget.kind == EXACT and not self._by_rows.any()
-        self._work.state[SINGLY] = told and exact and self._eager and not self._expiry[0]
-        for source, depth in np.ndindex(nests.nest.shape):
-            s = nests.nest[source, depth]
-            loop = nests.loops[source, depth]
-            loop[[STREAM, RING, RINGS]] = s, windows.rings[s], self._rings[s]
-            loop[WHEN] = AT if s == source else (AFTER if depth > nests.fresh[source] else BEFORE)
-            mine, outer, theirs, how = nests.tests[source, depth, 0]
-            loop[[BUCKETS, APART, COMPARE]] = 0, windows.column[s, STRIDE] if self._common else 1, how
-            if mine >= 0:
-                loop[[NODES, HEADS, BUCKETS, APART]] = windows.column[mine, [SHIFT, HEAD, MANY, STRIDE]]
-                loop[[OUTER, OUTER_NODES]] = outer, windows.column[theirs, SHIFT]
+        prompt = exact and self._eager and not self._expiry[0]
+        self._work.state[SINGLY] = prompt and side_by_side and not nests.fresh.any()
+        self._work.state[PROMPT] = prompt and not side_by_side
+        loops, nest = nests.loops, nests.nest
+        source, depth = np.indices(nest.shape)
+        loops[..., STREAM], loops[..., RING] = nest, windows.rings[nest]
+        loops[..., RINGS] = windows.rings[nest + 1] - windows.rings[nest]
+        loops[..., WHEN] = np.where(depth > nests.fresh[:, None], AFTER, BEFORE)
+        loops[nest == source, WHEN] = AT
+        mine, outer, theirs, how = np.moveaxis(nests.tests[:, :, 0], -1, 0)
+        loops[..., COMPARE], loops[..., OUTER], loops[..., BUCKETS] = how, outer, 0
+        loops[..., APART] = windows.column[0, STRIDE] if self._common else 1
+        tested = mine >= 0
+        for entry, of in ((NODES, SHIFT), (HEADS, HEAD), (BUCKETS, MANY), (APART, STRIDE)):
+            loops[tested, entry] = windows.column[mine[tested], of]
+        loops[tested, OUTER_NODES] = windows.column[theirs[tested], SHIFT]
+        alone = (nests.tests[:, :, 1:, MINE] < 0).all(axis=2)
+        loops[..., PLAIN] = (how == EQUAL) & (loops[..., BUCKETS] == 0) & (loops[..., WHEN] != AT) & alone

@@ -180,7 +180,11 @@ class Parts(Entries):
     def compile_extra(self, function: Any) -> Any:
         """Compile a function of which nothing can be run yet."""
         self.state.targetctx.get_executable = _named  # of this copy of it
-        return super().compile_extra(function)
+        found = super().compile_extra(function)
+        if getattr(function, "apart", False):
+            for compiled in self.state.library.get_defined_functions():
+                compiled.add_function_attribute("noinline")
+        return found
 
 
 def _named(library: Any, description: Any, environment: Any) -> Any:
@@ -235,6 +239,12 @@ def outlined(function: F) -> F:
     It should begin by borrowing its arrays, as a kernel does.
     """
     return _inside(function)
+
+
+def apart(function: F) -> F:
+    """Compile a helper that is never copied into a caller: its loop has the registers to itself."""
+    function.apart = True  # type: ignore[attr-defined]
+    return _inside(function, forceinline=False)
 
 
 def uncached(entry: F) -> F:

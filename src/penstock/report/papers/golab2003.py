@@ -17,7 +17,7 @@ from penstock.planner.statistics import Stream
 from penstock.report.figures import Figure
 from penstock.report.papers.claims import Claim, Judges, between, judged, quotients, told
 from penstock.report.papers.measuring import Steps
-from penstock.report.papers.several import Drawn, Loops, timed
+from penstock.report.papers.several import Drawn, Loops, alike, timed
 
 TABLE_5 = [
     Stream("S1", rate=10, window=100, distinct=500),
@@ -78,6 +78,7 @@ BUCKETS = (3, 6, 9, 12, 15)  # on average
 TO_SLOW = {"Equal": None, "1 to slow": 1, "5 to slow": 5}
 UNITS, QUICK, LONG = 400, 150, 8000  # units of time that are drawn; quickly; where little differences are timed
 REPEATS = 9  # runs, of which the median counts
+TICKS_OF_ORDERS = 48_000  # drawn where orders are timed: windows are full most of the time
 COST, RATE = "comparisons per unit of time", "tuples per second"
 
 
@@ -133,10 +134,14 @@ def intervals(number: str, known: Sequence[Stream], title: str) -> Callable[[boo
     return make
 
 
+def _rates_of(ways: Mapping[Any, Loops], taken: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
+    """Return the rate of each way to join, by the median of its times."""
+    return {name: loops.arrivals / max(float(np.median(taken[name])), 1e-9) for name, loops in ways.items()}
+
+
 def _rates(ways: Mapping[Any, Loops], quick: bool) -> tuple[dict[Any, float], dict[Any, int]]:  # noqa: FBT001
     """Return the rate of each way to join, and how many comparisons it took."""
-    times = {name: float(np.median(taken)) for name, taken in timed(ways, 1 if quick else REPEATS).items()}
-    rates = {name: loops.arrivals / max(times[name], 1e-9) for name, loops in ways.items()}
+    rates = _rates_of(ways, timed(ways, 1 if quick else REPEATS))
     return rates, {name: loops.compared for name, loops in ways.items()}
 
 
@@ -159,12 +164,15 @@ def indexes(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
     for every, (name, index) in product(INTERVALS, INDEXES.items()):
         ways[every, name] = drawn.loops(every, index=index, algorithm="lazy")
         steps.tell()
-    rates, compared = _rates(ways, quick)
+    times = timed(ways, 1 if quick else REPEATS)
+    rates, compared = _rates_of(ways, times), {name: loops.compared for name, loops in ways.items()}
     measured = {
         float(every): tuple({name: one[every, name] for name in INDEXES} for one in (rates, compared))
         for every in INTERVALS
     }
-    return _by("4a", "4 streams of rate 1, window 100, 50 distinct values", "τ", measured)
+    figure = _by("4a", "4 streams of rate 1, window 100, 50 distinct values", "τ", measured)
+    shortest = {name: alike({every: times[every, name] for every in INTERVALS})[0] for name in INDEXES}
+    return replace(figure, settings=figure.settings | {"shortest": shortest})
 
 
 def buckets(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
@@ -213,7 +221,7 @@ def prices(number: str) -> Callable[[bool, Progress], Figure]:
 
 def best_and_worst(quick: bool, progress: Progress) -> Figure:  # noqa: FBT001
     """Measure Table 8: the rates of the best and the worst order of Table 5, τ = 0 being eager."""
-    drawn = _drawn(TABLE_5, quick)
+    drawn = _drawn(TABLE_5, quick) if quick else Drawn(TABLE_5, TICKS_OF_ORDERS)
     orders = [row["order"] for row in planning.make(TABLE_5).costs().to_pylist()]
     measured = {}
     steps = Steps(3, progress)
@@ -377,13 +385,19 @@ def _orders(figure: Figure) -> list[Claim]:
     ]
 
 
+def _each(taus: Sequence[float], names: Sequence[str]) -> str:
+    return ", ".join(f"{tau:.0f} ({name})" for tau, name in zip(taus, names, strict=True))
+
+
 def _indexes(figure: Figure) -> list[Claim]:
     names = list(INDEXES)
     pairs = list(pairwise(names))
     steps = [quotients(figure, fast, slow) for slow, fast in pairs]
     gains = [float(np.median(step)) for step in steps]
     best = [figure.x[int(np.argmax(figure.curves[name]))] for name in names]
-    rising = bool(np.all(np.diff(best) >= 0) and best[-1] > best[0])
+    shortest = [figure.settings["shortest"][name] for name in names]
+    hashed = (best[1:], shortest[1:])
+    rising = [bool(np.all(np.diff(taus) >= 0) and taus[-1] > taus[0]) for taus in hashed]
     return [
         Claim(
             "figure 4(a)",
@@ -402,8 +416,9 @@ def _indexes(figure: Figure) -> list[Claim]:
         Claim(
             "figure 4(a)",
             "the best τ grows with the number of buckets: 4, 15 and 30 for 2, 10 and 30",
-            "best at τ = " + ", ".join(f"{tau:.0f} ({name})" for tau, name in zip(best, names, strict=True)),
-            judged(holds=rising),
+            f"best at τ = {_each(best, names)}; the shortest that is as fast, within two standard errors, is "
+            f"{_each(shortest, names)}",
+            judged(holds=all(rising), partly=any(rising)),
         ),
     ]
 

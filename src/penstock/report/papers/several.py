@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.rings import Batch
+from penstock.core.windows import Floats
 from penstock.engine.multijoin import portions
 from penstock.operator.ordering import Ordered
 from penstock.operator.several import Bound, Settings
@@ -99,8 +100,10 @@ class Loops:
 
 
 def timed(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, list[float]]:
-    """Return the times of each way, measured in turns."""
+    """Return the times of each way, measured in turns, after one that does not count if there are several."""
     times: dict[Any, list[float]] = {name: [] for name in ways}
+    for loops in ways.values() if repeats > 1 else ():
+        loops.seconds()
     for _ in range(repeats):
         for name, loops in ways.items():
             times[name].append(loops.seconds())
@@ -113,3 +116,18 @@ def timed(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, list[float]]:
 def shortest(ways: Mapping[Any, Loops], repeats: int) -> dict[Any, float]:
     """Return the shortest time of each way, measured in turns."""
     return {name: min(seconds) for name, seconds in timed(ways, repeats).items()}
+
+
+def alike(times: Mapping[Any, Sequence[float]]) -> list[Any]:
+    """Return the ways that are not slower than the fastest, by their times turn by turn."""
+    taken = {name: np.array(seconds) for name, seconds in times.items()}
+    usual = next(iter(taken.values()))
+    best = min(taken.values(), key=lambda seconds: float(np.median(seconds / usual)))
+    return [name for name, seconds in taken.items() if not _slower(seconds / best)]
+
+
+def _slower(ratios: Floats) -> bool:
+    """Say whether a median of ratios is above one by more than two of its standard errors."""
+    low, middle, high = np.percentile(ratios, [25, 50, 75])
+    error = 1.2533 * (high - low) / 1.349 / np.sqrt(ratios.size)  # of the median of a normal distribution
+    return bool(middle > 1 + 2 * error)
