@@ -65,6 +65,7 @@ DIALS = 6
 # done by full (FULL) and by selective processing (FULL + 1)
 CAME, MISSED, COMPARED, FOUND, WORK, SHARES = 0, 1, 2, 4, 6, 8
 TALLY = 9
+UNTOUCHED = -1.0  # a score before the first item: sums of weights, which may underflow to 0, are never below it
 # columns of the ledger of skipped places: side, row, tick, first row skipped, one more than the last
 SKIPS = 5
 
@@ -106,7 +107,7 @@ class Told(NamedTuple):
     shed: Ints  # (n, the ledger's columns) -> rows dropped at the queue
     counts: Ints
     done: Ints  # rows taken, pairs, skipped intervals, rows dropped
-    score: Floats  # (place % room) -> what a row shares so far; zeros between probes
+    score: Floats  # (place % room) -> what a row shares so far; UNTOUCHED between probes
     touched: Ints  # places with a score
     reached: Ints  # (age) -> the first place probed in that basic window
 
@@ -390,7 +391,6 @@ def look_up(  # noqa: C901 - one walk
     for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
         if divided and item_part(sets.item[i], shards) != shard:
             continue
-        before = visited
         posting = shelf.heads[other, slot, bucket_of(shelf, sets.item[i])]
         visited += 1
         while posting >= alive:
@@ -400,25 +400,26 @@ def look_up(  # noqa: C901 - one walk
             visited += 1
             if shelf.link[other, where, ITEM] == sets.item[i]:
                 place = shelf.link[other, where, OWNER] & mask
-                if told.score[place] == 0.0:
+                if told.score[place] == UNTOUCHED:
                     told.touched[count] = place
+                    told.score[place] = 0.0
                     count += 1
                 told.score[place] += sets.weight[i] * shelf.weight[other, where] if rule.kind == PRODUCT else 1.0
             posting = shelf.link[other, where, OLDER]
         if learns:
-            promises.lists[slot_of(sets.item[i]), promise.VISITED] += visited - before
+            promises.lists[slot_of(sets.item[i]), promise.WALKED] += 1.0
     for i in range(count):
         where = told.touched[i]
         if divided:
             told.score[where] = shared_by(shelf, rule, other, where, sets, at)
             if not first_shared_in(shelf, other, where, sets, at, shard, shards):
-                told.score[where] = 0.0
+                told.score[where] = UNTOUCHED
                 continue
         if holds(rule, side, told.score[where], sets.size[at], shelf.stamp[other, where, SIZE]):
             emit(shelf, terms, rows, told, at, where)
             if learns:
                 credit(promises, shelf, other, where, sets, at, (shard, shards if divided else 0))
-        told.score[where] = 0.0
+        told.score[where] = UNTOUCHED
     return float(visited + count if divided else visited)
 
 

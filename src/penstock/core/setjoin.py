@@ -23,6 +23,7 @@ from penstock.core.probing import (
     SAMPLING,
     SKIPS,
     TALLY,
+    UNTOUCHED,
     WHOLE,
     Effort,
     Rows,
@@ -111,7 +112,7 @@ class SetJoin(Entries):
 
     def _room(self) -> None:
         rows = self.shelf.stamp.shape[1]
-        self._score, self._touched = np.zeros(rows), np.empty(rows, np.int64)
+        self._score, self._touched = np.full(rows, UNTOUCHED), np.empty(rows, np.int64)
         self._reached = np.empty(self.shelf.basic.shape[1], np.int64)
 
     # --- batches --------------------------------------------------------------------------------------------------
