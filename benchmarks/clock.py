@@ -79,22 +79,22 @@ class Endless:
     """The rows of both sides, with so many a second, laid out beforehand so that little is left to do in time."""
 
     def __init__(self, case: Case, rate: float) -> None:
-        self.rate, self.most, self.total = rate, int(MOST * rate), sum(table.num_rows for table in case.tables)
+        self.rows, self.places = [], []
+        self.most, self.total = int(MOST * rate), sum(table.num_rows for table in case.tables)
+        self.lasts = round(self.total / rate * 1e6)  # microseconds of a copy: as many for each, so that time goes on
         copies = 2 + self.most // self.total
-        self.rows, self.stamps, self.places = [], [], []
-        for table, rows in zip(case.tables, came(case, rate, 0, copies * self.total), strict=True):
-            at = table["at"].to_numpy()
-            self.places.append((at + self.total * np.arange(copies)[:, None]).ravel())
-            self.stamps.append(rows["ts"].cast(pa.int64()).to_numpy())
-            self.rows.append(rows.drop_columns(["ts"]))
+        for table in case.tables:
+            at = table["at"].to_numpy() + self.total * np.arange(copies)[:, None]
+            self.places.append(at.ravel())
+            self.rows.append(pa.concat_tables([table.drop_columns(["at"])] * copies).combine_chunks())
 
     def take(self, begin: int, end: int) -> list[pa.Table]:
         """Return the rows from a number up to another, at most `most` later."""
-        first = begin // self.total * self.total
-        shift, sides = int(first / self.rate * 1e6), []
-        for rows, stamps, places in zip(self.rows, self.stamps, self.places, strict=True):
-            low, high = np.searchsorted(places, [begin - first, end - first])
-            ts = pa.array(stamps[low:high] + shift).cast(pa.timestamp("us"))
+        copy, sides = begin // self.total, []
+        for rows, places in zip(self.rows, self.places, strict=True):
+            low, high = np.searchsorted(places, [begin - copy * self.total, end - copy * self.total])
+            stamps = places[low:high] * (self.lasts / self.total) + 1e-3  # the same for a row, whatever the copy
+            ts = pa.array(stamps.astype(np.int64) + copy * self.lasts, pa.timestamp("us"))
             sides.append(rows[low:high].append_column("ts", ts))
         return sides
 

@@ -320,7 +320,7 @@ def test_memory_is_given_back_now_and_then_only(monkeypatch: pytest.MonkeyPatch)
     given, now = [], [100.0]
     monkeypatch.setattr(join, "FREED", 0)
     monkeypatch.setattr(join, "give_back", lambda: given.append(now[0]))
-    monkeypatch.setattr(join.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("penstock.operator.join.time.monotonic", lambda: now[0])
     table = pa.table({"k": np.arange(400_000) % 9000, "ts": np.arange(400_000)})
     op = pen.Join(on="k", time="ts", window=10)
     for at in range(0, 400_000, 20_000):

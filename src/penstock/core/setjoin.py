@@ -15,6 +15,7 @@ from penstock.core.probing import (
     DIALS,
     ENDS,
     EVERYTHING,
+    LANES,
     MODE,
     PASSED,
     PATIENCE,
@@ -107,7 +108,7 @@ class SetJoin(Entries):
             indexed=bool(rule.indexed),
         )
         self.effort = idle(cut, seed)
-        self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
+        self._pairs, self._lanes = np.empty((2, FIRST_PAIRS), np.int64), np.empty((LANES, 2), np.int64)
         self._room()
 
     def _room(self) -> None:
@@ -131,7 +132,14 @@ class SetJoin(Entries):
         found: list[Ints] = []
         while True:
             told = Told(
-                self._pairs, *self._ledger, self.counts, done, self._score, self._touched, self._reached
+                self._pairs,
+                *self._ledger,
+                self.counts,
+                done,
+                self._score,
+                self._touched,
+                self._lanes,
+                self._reached,
             )  # fmt: skip
             why = step_sets(self.shelf, self.terms, self.effort, rows, told)
             found.append(self._pairs[:, : done[1]].copy())
