@@ -1,7 +1,8 @@
 """Play real streams faster than they can be joined, by the clock on the wall, and see how far joins fall behind.
 
 The rows of two recorded streams, in their common order, are stamped anew, evenly, and come when their time is, again
-from the start when all of them have come. Whenever a join is free, it gets what has come.
+from the start when all of them have come. Whenever a join is free, it gets what has come. So a window may hold
+several copies of the same rows. How many pairs the exact join would find is reckoned from those of one copy.
 """
 
 import time
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import penstock as pen
-from benchmarks import registry_tables
+from benchmarks import promised, registry_tables
 from penstock.report.papers import data
 
 SPEEDS = (2, 5, 10)  # times the sustainable rate
@@ -23,6 +24,7 @@ METHODS = ("auto", "random-drop")
 SPAN = 5  # seconds
 LEAST = 0.01  # seconds between two looks at what has come
 BEGINNING = 2  # windows that a join may take to learn, and to fill
+MOST = 2 * LATENCY  # seconds of rows that a join gets at once
 TRIAL, SLICE = 2 * SPAN, 0.25  # seconds of a trial, and of what is pushed at once in it
 LOWEST, STEPS = 1000.0, 3  # the first rate that is tried, and how often it is halved to be sure
 
@@ -73,6 +75,51 @@ def came(case: Case, rate: float, begin: int, end: int) -> list[pa.Table]:
     return sides
 
 
+class Endless:
+    """The rows of both sides, with so many a second, laid out beforehand so that little is left to do in time."""
+
+    def __init__(self, case: Case, rate: float) -> None:
+        self.rows, self.places = [], []
+        self.most, self.total = int(MOST * rate), sum(table.num_rows for table in case.tables)
+        self.lasts = round(self.total / rate * 1e6)  # microseconds of a copy: as many for each, so that time goes on
+        copies = 2 + self.most // self.total
+        for table in case.tables:
+            at = table["at"].to_numpy() + self.total * np.arange(copies)[:, None]
+            self.places.append(at.ravel())
+            self.rows.append(pa.concat_tables([table.drop_columns(["at"])] * copies).combine_chunks())
+
+    def take(self, begin: int, end: int) -> list[pa.Table]:
+        """Return the rows from a number up to another, at most `most` later."""
+        copy, sides = begin // self.total, []
+        for rows, places in zip(self.rows, self.places, strict=True):
+            low, high = np.searchsorted(places, [begin - copy * self.total, end - copy * self.total])
+            stamps = places[low:high] * (self.lasts / self.total) + 1e-3  # the same for a row, whatever the copy
+            ts = pa.array(stamps.astype(np.int64) + copy * self.lasts, pa.timestamp("us"))
+            sides.append(rows[low:high].append_column("ts", ts))
+        return sides
+
+
+def distances(case: Case) -> np.ndarray:
+    """Return how many rows lie between the rows of each pair of one copy of the streams; left ones first: < 0."""
+    total = sum(table.num_rows for table in case.tables)
+    op = pen.Join(ledger="off", on=case.on, time="at", window=total)
+    found = op.push(left=case.tables[0], right=case.tables[1])
+    return found["at_left"].to_numpy() - found["at_right"].to_numpy()
+
+
+def exact_share(apart: np.ndarray, total: int, rate: float) -> float:
+    """Return how many pairs a row finds in the exact join: rows of any two copies less than a window apart.
+
+    Parameters:
+        apart: for each pair of one copy, how many rows lie between.
+        total: rows of a copy.
+        rate: rows a second.
+    """
+    most = int(np.ceil(SPAN * rate)) - 1
+    copies = (most - apart) // total + (most + apart) // total + 1
+    return float(copies.sum() / total)
+
+
 def keeps_up(case: Case, rate: float) -> bool:
     """Say whether the exact join takes no longer than its rows took to come, once windows are full."""
     op, took = operator(case, None), 0.0
@@ -109,41 +156,45 @@ def operator(case: Case, cpu: Any) -> pen.Join:
 
 
 class Timed:
-    """A controller, with the seconds that it has taken."""
+    """Who decides, with the seconds that all calls have taken."""
 
-    def __init__(self, controller: Any) -> None:
-        self.controller, self.seconds = controller, 0.0
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.seconds = inner, 0.0
 
-    def __call__(self, *arguments: Any) -> None:
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
         """End a period."""
-        self._timed(self.controller, *arguments)
+        return self._timed(self.inner, arguments, more)
 
-    def retune(self, *arguments: Any) -> None:
-        """Choose anew."""
-        self._timed(self.controller.retune, *arguments)
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of it that is timed, or what else it has."""
+        found = getattr(self.inner, name)
+        return (lambda *arguments, **more: self._timed(found, arguments, more)) if callable(found) else found
 
-    def _timed(self, call: Any, *arguments: Any) -> None:
+    def _timed(self, call: Any, arguments: Any, more: Any) -> Any:
         began = time.perf_counter()
-        call(*arguments)
+        result = call(*arguments, **more)
         self.seconds += time.perf_counter() - began
+        return result
 
 
 def play(case: Case, rate: float, method: str, seconds: float) -> dict[str, Any]:
     """Play the streams to a join for so many seconds; returns its pairs and how long rows had to wait."""
-    op = operator(case, pen.cpu(latency=f"{int(LATENCY * 1000)} ms", method=method))
-    core: Any = op._core  # noqa: SLF001 - to look at its controller
-    core.adapt = timed = Timed(core.adapt)
-    begin, lags, pairs, rows, busy = 0, [], 0, 0, 0.0
+    op: Any = operator(case, pen.cpu(latency=f"{int(LATENCY * 1000)} ms", method=method))
+    op._core.adapt = controller = Timed(op._core.adapt)  # noqa: SLF001 - to look at its controller
+    op._pace = pace = Timed(op._pace)  # noqa: SLF001
+    stream = Endless(case, rate)
+    begin, lags, pairs, rows, busy, reading = 0, [], 0, 0, 0.0, 0.0
     started = time.monotonic()
     while (now := time.monotonic() - started) < seconds:
-        end = int(now * rate)
+        end = min(int(now * rate), begin + stream.most)
         if end == begin:
             time.sleep(LEAST)
             continue
-        parts = came(case, rate, begin, end)
+        parts = stream.take(begin, end)
         pushed = time.monotonic()
         found = op.push(left=parts[0], right=parts[1]).num_rows
         busy += time.monotonic() - pushed
+        reading += pushed - started - now
         if now > BEGINNING * SPAN:
             lags.append(time.monotonic() - started - begin / rate)
             pairs, rows = pairs + found, rows + end - begin
@@ -152,8 +203,9 @@ def play(case: Case, rate: float, method: str, seconds: float) -> dict[str, Any]
     return {
         "pairs": pairs,
         "rows": rows,
-        "controller": timed.seconds / seconds,
+        "controller": (controller.seconds + pace.seconds) / seconds,
         "busy": busy / seconds,
+        "reading": reading / seconds,
         "lag": float(np.max(lags, initial=0.0)),
         "median": float(np.median(lags or [0.0])),
         "late": float(np.mean(np.array(lags or [0.0]) > LATENCY)),
@@ -166,7 +218,9 @@ class Wanted(NamedTuple):
     name: str = ""
     speeds: tuple[int, ...] = SPEEDS
     minutes: float = 10.0
+    others: float | None = None  # minutes of the runs of others than `auto`; as many, unless told
     rate: float | None = None  # that is sustainable, if it was measured before
+    methods: tuple[str, ...] = METHODS
 
 
 def measure(wanted: Wanted) -> Iterator[dict[str, Any]]:
@@ -174,10 +228,14 @@ def measure(wanted: Wanted) -> Iterator[dict[str, Any]]:
     for case in cases(wanted.name):
         rate = wanted.rate or sustainable(case)
         print(f"{case.name}: {rate:,.0f} rows a second", flush=True)
+        apart, total = distances(case), sum(table.num_rows for table in case.tables)
         for speed in wanted.speeds:
-            for method in METHODS:
-                one = play(case, speed * rate, method, 60 * wanted.minutes + BEGINNING * SPAN)
-                how = {"case": case.name, "rate": rate, "speed": speed, "method": method, "minutes": wanted.minutes}
+            exact = exact_share(apart, total, speed * rate)
+            for method in wanted.methods:
+                minutes = wanted.minutes if method == "auto" or wanted.others is None else wanted.others
+                one = play(case, speed * rate, method, 60 * minutes + BEGINNING * SPAN)
+                one["exact"] = exact * one["rows"]
+                how = {"case": case.name, "rate": rate, "speed": speed, "method": method, "minutes": minutes}
                 print(how | one, flush=True)
                 yield how | one
 
@@ -191,16 +249,24 @@ def kept(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict
 def page(results: list[dict[str, Any]]) -> str:
     """Return the results as Markdown."""
     head = ["join", "sustainable, rows/s", "times that", "minutes", "longest lag, s", "median lag, s", "late"]
-    head += ["at work", "controller", "over random-drop"]
+    head += ["at work", "reading", "controller", "of the exact pairs", "random-drop's", "over random-drop"]
     rows = []
-    others = {(one["case"], one["speed"]): one["pairs"] for one in results if one["method"] == "random-drop"}
+    others = {(one["case"], one["speed"]): one for one in results if one["method"] == "random-drop"}
     for one in results:
         if one["method"] != "auto":
             continue
-        ratio = one["pairs"] / max(1, others[one["case"], one["speed"]])
-        numbers = [f"{one['lag']:.2f}", f"{one['median']:.2f}", f"{one['late']:.1%}"]
-        numbers += [f"{one['busy']:.0%}", f"{one['controller']:.2%}", f"{ratio:.2f}"]
-        rows.append([one["case"], f"{one['rate']:,.0f}", str(one["speed"]), f"{one['minutes']:g}", *numbers])
-    how = f'`latency="{LATENCY:g} seconds"`, windows of {SPAN} s; the first {BEGINNING} windows are not counted.'
-    words = f"{how} Random-drop has the same clock. A lag is from a row's time to when its push returned."
-    return "\n\n".join(["### By the clock on the wall", words, registry_tables.table(head, rows)])
+        other = others[one["case"], one["speed"]]
+        numbers = [f"{one['lag']:.2f}", f"{one['median']:.2f}", f"{one['late']:.1%}", f"{one['busy']:.0%}"]
+        numbers += [f"{one['reading']:.1%}" if "reading" in one else "-", f"{one['controller']:.2%}"]
+        numbers += [f"{run['pairs'] / run['exact']:.1%}" if "exact" in run else "-" for run in (one, other)]
+        minutes = f"{one['minutes']:g}, {other['minutes']:g}"
+        how = [one["case"], f"{one['rate']:,.0f}", str(one["speed"]), minutes]
+        rows.append([*how, *numbers, f"{promised.times(one, other):.2f}"])
+    words = [
+        f'`latency="{LATENCY:g} seconds"`, windows of {SPAN} s; the first {BEGINNING} windows are not counted.',
+        "Random-drop has the same clock, and the second number of minutes; pairs are compared by the row.",
+        "A lag is from a row's time to when its push returned.",
+        "Reading is what it takes to hand rows over, between two pushes.",
+        "The controller is the time of all calls of who chooses rows, and of who reckons time.",
+    ]
+    return "\n\n".join(["### By the clock on the wall", " ".join(words), registry_tables.table(head, rows)])

@@ -4,7 +4,10 @@ On Spark they are measured when asked for only: `python -m benchmarks.cpu --only
 """
 
 import argparse
+import fcntl
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +121,17 @@ def page(results: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def keep(results: dict[str, Any]) -> None:
-    """Write the results."""
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+def keep(change: Callable[[dict[str, Any]], None]) -> None:
+    """Change what is kept, and write the page of it; several processes may measure different things at a time."""
+    with RESULTS.open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        results = json.loads(file.read() or "{}")
+        change(results)
+        file.truncate(0)
+        file.write(json.dumps(results, indent=1) + "\n")
+        file.flush()
+        registry_tables.write(PAGE, "measured", page(results))
 
 
 def main() -> None:
@@ -134,21 +145,30 @@ def main() -> None:
         "--speed", type=int, action="append", help="by the clock, this many times the sustainable rate"
     )
     parser.add_argument("--rate", type=float, help="by the clock, the sustainable rate, if it was measured before")
+    parser.add_argument("--others", type=float, help="by the clock, minutes of the runs of random-drop")
+    parser.add_argument("--method", choices=clock.METHODS, action="append", help="by the clock, this one only")
+    parser.add_argument("--dry", action="store_true", help="by the clock, write no results")
     asked = parser.parse_args()
-    results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     if asked.only in {None, "figures"}:
         measure_figures()
     for name, part in PARTS.items():
         if asked.only in {None, name}:
-            results[name] = part()
+            found = part()
+            keep(partial(dict.update, **{name: found}))
     for name, measured in (("clock", clock.measure), ("spark-clock", sparkclock.measure)):
         if asked.only == name or (asked.only is None and name == "clock"):
-            wanted = clock.Wanted(asked.case, tuple(asked.speed or clock.SPEEDS), asked.minutes, asked.rate)
+            speeds, methods = tuple(asked.speed or clock.SPEEDS), tuple(asked.method or clock.METHODS)
+            wanted = clock.Wanted(asked.case, speeds, asked.minutes, asked.others, asked.rate, methods)
             for one in measured(wanted):
-                results[name] = clock.kept(results.get(name, []), [one])
-                keep(results)
-    keep(results)
-    registry_tables.write(PAGE, "measured", page(results))
+                if not asked.dry:
+                    keep(partial(_add, name, one))
+    if not asked.dry:
+        keep(lambda _: None)  # the page shows the figures, too
+
+
+def _add(name: str, one: dict[str, Any], results: dict[str, Any]) -> None:
+    """Add one run by the clock to those that are kept."""
+    results[name] = clock.kept(results.get(name, []), [one])
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def clock(title: str, measured: list[dict[str, Any]] | None, latency: float) -> 
     for (case, speed, method), one in runs.items():
         if method != "auto":
             continue
-        ratio = one["pairs"] / max(1, runs[case, speed, "random-drop"]["pairs"])
+        ratio = times(one, runs[case, speed, "random-drop"])
         what = f"{title}: {case}, {speed}x the sustainable rate, {one['minutes']:g} min"
         lag = f"{one['lag']:.2f} s; {one['late']:.1%} of the pushes late"
         found += [
@@ -135,6 +135,12 @@ def clock(title: str, measured: list[dict[str, Any]] | None, latency: float) -> 
             own = one["controller"]
             found.append((f"{what}: controller", f"<= {OWN:.1%} of the time", f"{own:.2%}", own <= OWN))
     return found
+
+
+def times(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """Return how many times the pairs of another run one found: by the row, if rows were counted."""
+    rows = other["rows"] / one["rows"] if "rows" in one else 1.0
+    return float(one["pairs"] / max(1, other["pairs"]) * rows)
 
 
 def index(measured: list[dict[str, Any]] | None) -> list[Row]:

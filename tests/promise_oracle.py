@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cpu_oracle import draw
 
-PRIOR, KEPT, FADE, SURE, LEEWAY = 50.0, 0.8, 0.9, 4.0, 4
+PRIOR, KEPT, FADE, SURE, LEEWAY = 1.0, 0.8, 0.9, 4.0, 4
 LEVELS = 128
 
 
@@ -28,7 +28,7 @@ class Model:
     def __init__(self, span: int, period: int, at_least: int, sampling: float, seed: int) -> None:
         self.span, self.period, self.at_least, self.sampling, self.seed = span, period, at_least, sampling, seed
         self.live: list[Row] = []
-        self.visited: dict[int, float] = {}
+        self.walked: dict[int, float] = {}
         self.met: dict[int, float] = {}
         self.levels = [[0.0, 0.0, 0.0] for _ in range(LEVELS)]  # rows that came, were probed, and their work
         self.bar, self.tie, self.chance, self.mean = -1, 1.0, 0.0, 0.0
@@ -43,7 +43,7 @@ class Model:
 
     def level(self, row: Row) -> int:
         total = sum(
-            (self.met.get(item, 0.0) + PRIOR * self.mean) / (self.visited.get(item, 0.0) + PRIOR)
+            (self.met.get(item, 0.0) + PRIOR * self.mean) / (self.walked.get(item, 0.0) + PRIOR)
             for item in sorted(row.items)
         )
         if total <= 0.0:
@@ -97,7 +97,7 @@ class Model:
         work = 0.0
         for item in row.items if others else ():  # nothing to look up in
             visits = 1 + sum(item in each.items for each in others)
-            self.visited[item] = self.visited.get(item, 0.0) + visits
+            self.walked[item] = self.walked.get(item, 0.0) + 1
             work += visits
         found = [each for each in others if len(each.items & row.items) >= self.at_least]
         for each in found:
@@ -113,9 +113,9 @@ class Model:
         self.ends = ts + self.period if self.ends == -inf else self.ends + self.period * (
             1 + (ts - self.ends) // self.period
         )  # fmt: skip
-        if sum(self.visited.values()) > 0:
-            self.mean = sum(self.met.values()) / sum(self.visited.values())
-        for counts in (self.visited, self.met):
+        if sum(self.walked.values()) > 0:
+            self.mean = sum(self.met.values()) / sum(self.walked.values())
+        for counts in (self.walked, self.met):
             for item in counts:
                 counts[item] *= KEPT
         self.levels = [[KEPT * n for n in level] for level in self.levels]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pen
+from penstock.core.probing import UNTOUCHED
 from penstock.errors import (
     BudgetError,
     ColumnError,
@@ -163,6 +164,20 @@ def test_windows_grow_and_forget() -> None:
     exact = pairs("overlap", 4, both[0][:300], both[1][:300], (100, 100))
     assert found[0] == found[1]
     assert exact == [(i, j) for i, j in found[0] if i < 300 and j < 300]
+
+
+def test_weights_whose_products_vanish_touch_a_row_once() -> None:
+    """The product of two such weights is 0: each partner is looked at once all the same, and not for each item."""
+    rows: list[Row] = [(1, dict.fromkeys("abcde", 1e-200) | {"z": 1.0})]
+    left, right = table(rows, WEIGHTED["map"]), table(rows * 400, WEIGHTED["map"])
+    how: dict[str, Any] = {"on": pen.inner_product("value", at_least=0.5), "time": "ts", "window": 5}
+    op = pen.Join(schemas=(left.schema, right.schema), **how)
+    op.push(right=right)
+    core: Any = op._core
+    core._touched.fill(-1)
+    assert op.push(left=left).num_rows == 400
+    assert (core._touched >= 0).sum() == 400
+    assert (core._score == UNTOUCHED).all()
 
 
 def test_pandas_in_pandas_out_and_pairs_of_columns() -> None:

@@ -123,6 +123,29 @@ def test_what_was_found_and_what_the_ledger_names_is_the_exact_join(method: str,
     assert op.report().balanced
 
 
+def test_who_keeps_no_ledger_finds_the_same() -> None:
+    tables = []
+    for side in range(2):
+        mine = [row for row in streams(6, 800, (2, 2), 30) if row.side == side]
+        ts = pa.array(np.array([row.ts for row in mine]) * 20_000, pa.timestamp("us"))
+        tables.append(pa.table({"ts": ts, "k": [row.code for row in mine], "row": np.arange(len(mine))}))
+    found, shed, entries = [], [], []
+    for ledger in ("keep", "off"):
+        cpu = pen.cpu(latency="10 ms")
+        op = pen.Join(on="k", time="ts", window="2 seconds", cpu=cpu, ledger=ledger)
+        op.push(left=tables[0][:0], right=tables[1][:0])
+        op.clock = Ticking(op)
+        cuts = [slice(at, at + 200) for at in range(0, 1400, 200)]
+        found += [pairs_of(op.push(left=tables[0][cut], right=tables[1][cut])) for cut in cuts]
+        shed.append(op.report().shed)
+        entries.append(op.ledger().num_rows)
+        assert op.report().balanced
+    assert found[:7] == found[7:]
+    assert shed[0] == shed[1]
+    assert entries == [sum(sides.total for sides in shed[0].values()), 0]
+    assert shed[0]["budget"].total > 0
+
+
 def pairs_of(table: pa.Table) -> list[tuple[int, int]]:
     return list(zip(table["row_left"].to_pylist(), table["row_right"].to_pylist(), strict=True))
 

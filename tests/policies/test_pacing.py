@@ -11,6 +11,7 @@ import penstock as pen
 from penstock.core.gate import ENTERED
 from penstock.core.step import ARRIVED, PAIRS
 from penstock.errors import InputError, LatencyWarning
+from penstock.operator import join
 from penstock.policies.cpu.pacing import Pace, Portion, Target
 from set_oracles import pairs
 
@@ -246,6 +247,87 @@ def test_overruns_now_and_then_are_expected() -> None:
     took = paced(24, lambda batch: 0.1 * (batch % 3 == 2))
     assert max(took[6:]) < 0.9  # a batch gets 0.85 seconds: without it, every third would take 0.95
     assert min(took[6:]) > 0.7
+
+
+def test_a_batch_is_joined_in_sixteen_portions_of_a_size() -> None:
+    pace = Pace(Target(latency=1.0))
+    for batch in range(3):
+        pace.begin(2.0 * batch)
+        pace.expect(2.0 * batch, 100_000, batch)
+        left = 100_000
+        while left:
+            rows = pace.portion(left)
+            pace.grant(2.0 * batch, rows)
+            pace.learn(Portion(rows, 1.0, 1e-4 * rows), 2.0 * rows)
+            left -= rows
+        pace.end(2.0 * batch + 0.1)
+        assert len(pace.told) <= 16 + 2 * (batch == 0)  # two to begin with
+        assert {portion.rows for portion in pace.told[2 * (batch == 0) : -1]} == {6250}
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.04, 0.2, 0.6])
+def test_callers_who_take_a_while_get_rows_in_time(gap: float) -> None:
+    """Rows come all the time, ten times too many; the caller needs a part of the time of a push for itself."""
+    rate, row, each = 20_000, 5e-6, 2e-5
+    pace, now, came, lags, took = Pace(Target(latency=2.0, tick=1e-6)), 0.5, 0.0, [], [0.0]
+    rng = np.random.default_rng(1)
+    for _ in range(120):
+        now += gap * took[-1] + 0.001
+        first, left = came, int((now - came) * rate)
+        came, began = now, now
+        pace.begin(now)
+        pace.expect(now, left, int(came * 1e6))
+        while left:
+            rows = pace.portion(left)
+            at, work = now, pace.grant(now, rows)
+            done = 500.0 * rows if work is None else min(500.0 * rows, work * rng.uniform(0.7, 1.3))
+            now += row * rows + each * done
+            pace.learn(Portion(rows, work, now - at), done)
+            left -= rows
+        pace.end(now)
+        took.append(now - began)
+        lags.append(now - first)
+    assert max(lags[6:]) < 2.0
+    steady = np.array(took[20:])
+    assert steady.max() < 1.5 * steady.min()  # not long and short in turns
+
+
+def test_who_is_late_after_some_work_is_warned_too() -> None:
+    """The last rows of each batch take so long that it is late, though the first ones are given work."""
+    pace, now, said = Pace(Target(latency=1.0, tick=1e-6)), 0.0, []
+    for batch in range(8):
+        now += 3.0
+        left = 16_000
+        pace.begin(now)
+        pace.expect(now, left, batch * 3_000_000)
+        while left:
+            rows = pace.portion(left)
+            at, work = now, pace.grant(now, rows)
+            done = float(rows) if work is None else work
+            now += (8e-4 if left <= 2000 else 1e-7) * rows + 1e-6 * done
+            pace.learn(Portion(rows, work, now - at), done)
+            left -= rows
+        given = [portion.work for portion in pace.told]
+        said.append((pace.end(now), any(given), given[-1]))
+    assert [some for _, some, _ in said[1:]] == [True] * 7
+    assert sum(possible is not None for possible, *_ in said) == 1
+    possible = next(possible for possible, *_ in said if possible is not None)
+    assert 2 * 1.6 < possible < 5.0  # rows alone take 1.6 seconds, and those that come meanwhile as long again
+
+
+def test_memory_is_given_back_now_and_then_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a push lets go of, the next one needs again."""
+    given, now = [], [100.0]
+    monkeypatch.setattr(join, "FREED", 0)
+    monkeypatch.setattr(join, "give_back", lambda: given.append(now[0]))
+    monkeypatch.setattr("penstock.operator.join.time.monotonic", lambda: now[0])
+    table = pa.table({"k": np.arange(400_000) % 9000, "ts": np.arange(400_000)})
+    op = pen.Join(on="k", time="ts", window=10)
+    for at in range(0, 400_000, 20_000):
+        now[0] += 1.0
+        op.push(left=table[at : at + 20_000], right=table[at : at + 20_000])
+    assert 2 <= len(given) <= 5
+    assert min(np.diff(given)) >= join.RESTS
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,10 @@ def passes(gate: Gate, level: int, code: int) -> bool:
 
 @kernel
 def sift(gate: Gate, batch: Batch, code: Ints, kept: Ints, shed: Ints, counts: Ints) -> int:
-    """Write the places of rows that pass, and entries for those that do not; returns how many pass. O(rows)."""
+    """Write the places of rows that pass, and entries for those that do not, if there is room for any; O(rows).
+
+    Returns how many pass.
+    """
     gate, batch, code = borrowed(gate), borrowed(batch), borrowed(code)
     kept, shed, counts = borrowed(kept), borrowed(shed), borrowed(counts)
     shift = np.uint64(WORD) - np.uint64(bits_of(gate.level.size))
@@ -98,8 +101,9 @@ def sift(gate: Gate, batch: Batch, code: Ints, kept: Ints, shed: Ints, counts: I
             kept[passed] = at
             passed += 1
             continue
-        entry = shed[at - passed]
-        entry[0], entry[1], entry[2], entry[3], entry[4] = side, batch.row[at], BUDGET, batch.tick[at], 0
+        if shed.shape[0]:
+            entry = shed[at - passed]
+            entry[0], entry[1], entry[2], entry[3], entry[4] = side, batch.row[at], BUDGET, batch.tick[at], 0
         counts[ARRIVED + side] += 1
         counts[SHED + 2 * BUDGET + side] += 1
     gate.marks[CAME] += code.size - came_right

@@ -64,6 +64,7 @@ class GateJoin(Entries):
         self.exact = ExactJoin(plan)
         self.counts = self.exact.counts
         self.gate = empty(seeded(seed), by_lot=by_lot)
+        self.tells = True  # whether somebody will take the ledger
 
     # --- batches --------------------------------------------------------------------------------------------------
 
@@ -75,10 +76,11 @@ class GateJoin(Entries):
         if batch.tick[0] - dials[BEGAN] >= dials[TICKS] or self._came >= dials[ROWS]:
             self._end_period(int(batch.tick[0]))
         self.tick = int(batch.tick[-1])
-        kept, shed = np.empty(rows, np.int64), np.empty((rows, 5), np.int64)
+        kept, shed = np.empty(rows, np.int64), np.empty((rows if self.tells else 0, 5), np.int64)
         passed = sift(self.gate, batch, code, kept, shed, self.counts)
         if passed < rows:
-            self._shed.append(shed[: rows - passed])
+            if self.tells:
+                self._shed.append(shed[: rows - passed])
             kept = kept[:passed]
             batch, code = Batch(*(column[kept] if column.size else column for column in batch)), code[kept]
         before = self.counts[PAIRS]

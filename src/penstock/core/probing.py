@@ -65,6 +65,8 @@ DIALS = 6
 # done by full (FULL) and by selective processing (FULL + 1)
 CAME, MISSED, COMPARED, FOUND, WORK, SHARES = 0, 1, 2, 4, 6, 8
 TALLY = 9
+LANES = 8  # lists that are walked in turns
+UNTOUCHED = -1.0  # a score before the first item: sums of weights, which may underflow to 0, are never below it
 # columns of the ledger of skipped places: side, row, tick, first row skipped, one more than the last
 SKIPS = 5
 
@@ -106,8 +108,9 @@ class Told(NamedTuple):
     shed: Ints  # (n, the ledger's columns) -> rows dropped at the queue
     counts: Ints
     done: Ints  # rows taken, pairs, skipped intervals, rows dropped
-    score: Floats  # (place % room) -> what a row shares so far; zeros between probes
+    score: Floats  # (place % room) -> what a row shares so far; UNTOUCHED between probes
     touched: Ints  # places with a score
+    lanes: Ints  # (n, [item, posting]): lists that are walked in turns, and where each is
     reached: Ints  # (age) -> the first place probed in that basic window
 
 
@@ -372,53 +375,63 @@ def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: 
 
 
 @part
-def look_up(  # noqa: C901 - one walk
+def look_up(  # noqa: C901, PLR0912 - one walk
     shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, first: int, slot: int
 ) -> float:
     """Find what a row meets in one basic window from a place on, by the lists of its items.
 
-    The lists are walked from their newest posting on, and each row's share is summed up where it is met: O(1) a
-    posting, where merging the lists with a heap takes O(log items). Work is lists opened plus postings visited. Where
-    rows are divided by items, only the lists of this shard's items are walked, and what they name is compared.
+    Each list is walked from its newest posting on, and each row's share is summed up where it is met: O(1) a posting,
+    where merging the lists with a heap takes O(log items). A few lists are walked in turns, so that the wait for the
+    memory of one is spent on the others; sums of products are made list by list, since their order tells. Work is
+    lists opened plus postings visited. Where rows are divided by items, only the lists of this shard's items are
+    walked, and what they name is compared.
     """
     side, rule, sets = wide(rows.side[at]), terms.rule, rows.sets
     divided, shard, shards = terms.place[WAY] == BY_ITEMS, terms.place[SHARD], terms.place[SHARDS]
     other, mask, items = 1 - side, shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
     alive = shelf.stamp[other, shelf.marks[LOW + other] & mask, BEGIN]
-    learns, promises = effort.mode[MODE] == PROMISING, effort.promises
-    visited, count = 0, 0
-    for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
-        if divided and item_part(sets.item[i], shards) != shard:
-            continue
-        before = visited
-        posting = shelf.heads[other, slot, bucket_of(shelf, sets.item[i])]
-        visited += 1
-        while posting >= alive:
+    learns, promises, lanes = effort.mode[MODE] == PROMISING, effort.promises, told.lanes
+    most = 1 if rule.kind == PRODUCT else lanes.shape[0]
+    visited, count, walked, i, end = 0, 0, 0, sets.begin[at], sets.begin[at] + sets.size[at]
+    while walked > 0 or i < end:
+        while walked < most and i < end:
+            if not divided or item_part(sets.item[i], shards) == shard:
+                lanes[walked, 0], lanes[walked, 1] = i, shelf.heads[other, slot, bucket_of(shelf, sets.item[i])]
+                walked += 1
+                visited += 1
+                if learns:
+                    promises.lists[slot_of(sets.item[i]), promise.WALKED] += 1.0
+            i += 1
+        lane = 0
+        while lane < walked:
+            mine, posting = lanes[lane, 0], lanes[lane, 1]
             where = posting & items
-            if shelf.link[other, where, OWNER] < first:
-                break
+            if posting < alive or shelf.link[other, where, OWNER] < first:
+                walked -= 1
+                lanes[lane, 0], lanes[lane, 1] = lanes[walked, 0], lanes[walked, 1]
+                continue
             visited += 1
-            if shelf.link[other, where, ITEM] == sets.item[i]:
+            if shelf.link[other, where, ITEM] == sets.item[mine]:
                 place = shelf.link[other, where, OWNER] & mask
-                if told.score[place] == 0.0:
+                if told.score[place] == UNTOUCHED:
                     told.touched[count] = place
+                    told.score[place] = 0.0
                     count += 1
-                told.score[place] += sets.weight[i] * shelf.weight[other, where] if rule.kind == PRODUCT else 1.0
-            posting = shelf.link[other, where, OLDER]
-        if learns:
-            promises.lists[slot_of(sets.item[i]), promise.VISITED] += visited - before
+                told.score[place] += sets.weight[mine] * shelf.weight[other, where] if rule.kind == PRODUCT else 1.0
+            lanes[lane, 1] = shelf.link[other, where, OLDER]
+            lane += 1
     for i in range(count):
         where = told.touched[i]
         if divided:
             told.score[where] = shared_by(shelf, rule, other, where, sets, at)
             if not first_shared_in(shelf, other, where, sets, at, shard, shards):
-                told.score[where] = 0.0
+                told.score[where] = UNTOUCHED
                 continue
         if holds(rule, side, told.score[where], sets.size[at], shelf.stamp[other, where, SIZE]):
             emit(shelf, terms, rows, told, at, where)
             if learns:
                 credit(promises, shelf, other, where, sets, at, (shard, shards if divided else 0))
-        told.score[where] = 0.0
+        told.score[where] = UNTOUCHED
     return float(visited + count if divided else visited)
 
 

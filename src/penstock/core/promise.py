@@ -1,8 +1,8 @@
 """Tell which rows of a join on sets are worth probing, by what the lists of their items have brought.
 
-An item falls into a slot. A slot counts the postings visited in lists of its items, and how many of them were of rows
-that were met; both fade. A posting of the slot is met at that rate. The rates of a row's items, summed up, are its
-promise; promises that are about the same have the same level, four levels an octave. Rows above a level, the bar, are
+An item falls into a slot. A slot counts how often lists of its items were walked, and how many of their postings
+were of rows that were met; both fade. So it knows what a walk brings. Over the items of a row that is summed up: its
+promise. Promises that are about the same have the same level, four levels an octave. Rows above a level, the bar, are
 probed; on it, and now and then below it, by lot.
 """
 
@@ -19,13 +19,14 @@ BITS = 16  # of a slot's number
 LEVELS = 128
 STEP = 50  # bits of a promise below those that tell levels apart
 LOWEST = (1023 - 26) << 2  # the level of 2 ** -26 and less
-PRIOR = 50.0  # postings that a slot is taken to have had, with the mean rate
-# columns of `lists`: postings visited, and those of rows that were met
-VISITED, MET = 0, 1
+PRIOR = 1.0  # walks that a slot is taken to have had, that brought the mean
+# columns of `lists`: how often they were walked, and postings of rows that were met
+WALKED, MET = 0, 1
 # columns of `levels`: rows that came, rows that were probed, and their work
 CAME, PROBED, COST = 0, 1, 2
-# entries of `dials`: the level that rows must exceed, the chance of rows on it, the chance of rows below it, the mean
-# rate, the work a row that is promised, rows and work since that was promised, work promised and done lately
+# entries of `dials`: the level that rows must exceed, the chance of rows on it, the chance of rows below it, what a
+# walk brings on the mean, the work a row that is promised, rows and work since that was promised, work promised and
+# done lately
 BAR, TIE, CHANCE, MEAN, PROMISE, ROWS, WORK, PROMISED, DID = range(9)
 DIALS = 9
 
@@ -33,7 +34,7 @@ DIALS = 9
 class Promises(NamedTuple):
     """What is known of the slots, and who is probed."""
 
-    lists: Floats  # (slot, VISITED..MET), fading
+    lists: Floats  # (slot, WALKED..MET), fading
     levels: Floats  # (level, CAME..COST), fading
     dials: Floats
 
@@ -57,7 +58,7 @@ def level_of(promises: Promises, sets: Sets, at: int) -> int:
     lists, mean, total = promises.lists, promises.dials[MEAN], 0.0
     for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
         slot = slot_of(sets.item[i])
-        total += (lists[slot, MET] + PRIOR * mean) / (lists[slot, VISITED] + PRIOR)
+        total += (lists[slot, MET] + PRIOR * mean) / (lists[slot, WALKED] + PRIOR)
     return min(max((rank(total) >> STEP) - LOWEST, 0), LEVELS - 1)
 
 

@@ -15,6 +15,7 @@ from penstock.core.probing import (
     DIALS,
     ENDS,
     EVERYTHING,
+    LANES,
     MODE,
     PASSED,
     PATIENCE,
@@ -23,6 +24,7 @@ from penstock.core.probing import (
     SAMPLING,
     SKIPS,
     TALLY,
+    UNTOUCHED,
     WHOLE,
     Effort,
     Rows,
@@ -106,12 +108,12 @@ class SetJoin(Entries):
             indexed=bool(rule.indexed),
         )
         self.effort = idle(cut, seed)
-        self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
+        self._pairs, self._lanes = np.empty((2, FIRST_PAIRS), np.int64), np.empty((LANES, 2), np.int64)
         self._room()
 
     def _room(self) -> None:
         rows = self.shelf.stamp.shape[1]
-        self._score, self._touched = np.zeros(rows), np.empty(rows, np.int64)
+        self._score, self._touched = np.full(rows, UNTOUCHED), np.empty(rows, np.int64)
         self._reached = np.empty(self.shelf.basic.shape[1], np.int64)
 
     # --- batches --------------------------------------------------------------------------------------------------
@@ -130,7 +132,14 @@ class SetJoin(Entries):
         found: list[Ints] = []
         while True:
             told = Told(
-                self._pairs, *self._ledger, self.counts, done, self._score, self._touched, self._reached
+                self._pairs,
+                *self._ledger,
+                self.counts,
+                done,
+                self._score,
+                self._touched,
+                self._lanes,
+                self._reached,
             )  # fmt: skip
             why = step_sets(self.shelf, self.terms, self.effort, rows, told)
             found.append(self._pairs[:, : done[1]].copy())

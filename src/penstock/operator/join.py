@@ -39,7 +39,7 @@ from penstock.streams.payload import Payload, give_back
 VERSION = 11  # of the saved state
 LEDGER = ("keep", "off")
 MOST_WAITING = 1 << 20  # rows that wait to know the columns of another stream, before more are refused
-FREED = 1 << 24  # bytes to give back at once
+FREED, RESTS = 1 << 24, 5.0  # bytes to give back at once, and seconds between: what is used again had to be got anew
 
 
 class Join:
@@ -125,7 +125,7 @@ class Join:
         self._importance = 0.0
         self._collided = 0
         self._unprobed = np.zeros(2, np.int64)
-        self._freed = 0  # bytes of rows let go since memory was last given back
+        self._freed, self._gave = 0, -np.inf  # bytes of rows let go since memory was last given back, and when
         self._ledger = Ledger(bound, self._payload)
         self._bound = bound
 
@@ -332,6 +332,8 @@ class Join:
         """Join a batch inside a CPU budget, or on a condition."""
         core, late = self._core, ready.late
         sets = _sets_of(ready, sides, keyed=self.bound.reader is None) if isinstance(core, SetJoin) else None
+        if isinstance(core, GateJoin):
+            core.tells = self._ledger_mode == "keep"
         found = []
         for left, right in self._portions(ready, sets):
             found.append(self._joined(left, right))
@@ -400,9 +402,9 @@ class Join:
         wasteful = [side for side in range(2) if self._payload[side].wasteful(self._held_rows(side))]
         for side in wasteful:
             self._freed += self._payload[side].trim(self._stored_rows(side))
-        if self._freed > FREED:
+        if self._freed > FREED and time.monotonic() - self._gave >= RESTS:
             give_back()
-            self._freed = 0
+            self._freed, self._gave = 0, time.monotonic()
 
     def _note(self, late: Ints) -> None:
         """Write the ledger."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.core.jit import borrowed, kernel
 from penstock.core.probing import ENDS, MODE, PROMISING, Effort
 from penstock.core.promise import (
     BAR,
@@ -11,6 +12,7 @@ from penstock.core.promise import (
     CHANCE,
     COST,
     DID,
+    LEVELS,
     MEAN,
     PROBED,
     PROMISE,
@@ -18,8 +20,8 @@ from penstock.core.promise import (
     ROWS,
     TIE,
     WORK,
-    Promises,
 )
+from penstock.core.windows import Floats
 from penstock.policies.cpu.bar import bar_for, missed
 from penstock.policies.cpu.controller import next_end
 
@@ -33,9 +35,9 @@ class ItemController:
     """What is done at the end of a period, and before each portion. All it learns is in the effort.
 
     The idea: every row enters its window, which costs little. What costs time is to walk the lists of its items, and
-    few rows find most of the pairs. Which they are is told by the items: those of rows that met many are met again.
-    So rows are probed, each with the whole other window, in the order of what they promise for the work, and as many
-    of them as there is time for. A part of the work goes to rows by lot, which teaches about the others.
+    few rows find most of the pairs. Which they are is told by the items: lists that brought many pairs do so again.
+    So rows are probed, each with the whole other window, in the order of what they promise, and as many of them as
+    there is time for. A part of the work goes to rows by lot, which teaches about the others.
 
     Cost: O(slots) at the end of a period; O(levels) before each portion, whatever the number of items.
     """
@@ -52,36 +54,43 @@ class ItemController:
         """End a period."""
         lists, levels, dials = effort.promises
         effort.dials[ENDS] = next_end(effort.dials[ENDS], tick, self.period)
-        visited, met = lists.sum(axis=0)
-        if visited > 0.0:
-            dials[MEAN] = met / visited
+        walked, met = lists.sum(axis=0)
+        if walked > 0.0:
+            dials[MEAN] = met / walked
         lists *= KEPT
         levels *= KEPT
 
     def retune(self, effort: Effort, work: float) -> None:
         """Set the bar for the work a row that there is time for. O(levels)."""
-        promises = effort.promises
-        levels, dials = promises.levels, promises.dials
-        came, probed = levels[:, CAME].sum(), levels[:, PROBED].sum()
-        if probed == 0.0:
-            return
-        self._compare(promises)
-        mean = levels[:, COST].sum() / probed
-        costs = (levels[:, COST] + SURE * mean) / (levels[:, PROBED] + SURE) * levels[:, CAME] / came
-        work /= missed(dials[PROMISED], dials[DID])
-        total = float(costs.sum())
-        if total <= work:
-            dials[[BAR, TIE, PROMISE]] = -1.0, 1.0, total
-            return
-        chance = self.sampling * work / total
-        bar, tie, _ = bar_for(costs, work * (1.0 - self.sampling))
-        dials[[BAR, TIE, CHANCE, PROMISE]] = bar, max(tie, chance), chance, work
+        choose(effort.promises.levels, effort.promises.dials, np.empty(LEVELS), work, self.sampling)
 
-    @staticmethod
-    def _compare(promises: Promises) -> None:
-        """Add up what was promised for the rows of the last portion, and what they took."""
-        dials = promises.dials
-        dials[[PROMISED, DID]] *= FADE
-        dials[PROMISED] += dials[PROMISE] * dials[ROWS]
-        dials[DID] += dials[WORK] if dials[PROMISE] > 0.0 else 0.0
-        dials[[ROWS, WORK]] = 0.0
+
+@kernel
+def choose(levels: Floats, dials: Floats, costs: Floats, work: float, sampling: float) -> None:
+    """Set the bar for so much work a row, a share of it by lot; `costs` is room for what each level takes. O(levels).
+
+    What was promised for the rows of the last portion, and what they took, tells how far to trust the promise.
+    """
+    levels, dials, costs = borrowed(levels), borrowed(dials), borrowed(costs)
+    came = probed = cost = total = 0.0
+    for level in range(costs.size):
+        came += levels[level, CAME]
+        probed += levels[level, PROBED]
+        cost += levels[level, COST]
+    if probed == 0.0:
+        return
+    dials[PROMISED] = FADE * dials[PROMISED] + dials[PROMISE] * dials[ROWS]
+    dials[DID] = FADE * dials[DID] + (dials[WORK] if dials[PROMISE] > 0.0 else 0.0)
+    dials[ROWS] = dials[WORK] = 0.0
+    for level in range(costs.size):
+        each = (levels[level, COST] + SURE * cost / probed) / (levels[level, PROBED] + SURE)
+        costs[level] = each * levels[level, CAME] / came
+        total += costs[level]
+    work /= missed(dials[PROMISED], dials[DID])
+    dials[PROMISE] = min(work, total)
+    if total <= work:
+        dials[BAR], dials[TIE] = -1.0, 1.0
+        return
+    dials[CHANCE] = sampling * work / total
+    dials[BAR], tie, _ = bar_for(costs, work * (1.0 - sampling))
+    dials[TIE] = max(tie, dials[CHANCE])

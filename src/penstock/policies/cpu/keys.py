@@ -21,6 +21,8 @@ from penstock.core.gate import (
     gain_of,
     tell_apart,
 )
+from penstock.core.jit import borrowed, kernel, part
+from penstock.core.windows import Floats
 from penstock.policies.cpu.bar import bar_for, missed
 
 METHODS = ("auto", "random-drop")
@@ -69,21 +71,30 @@ class KeyController:
 
     def retune(self, gate: Gate) -> None:
         """Set the bar for the work a row that there is time for. O(levels)."""
-        dials = gate.dials
-        if not gate.mass.any():
-            return
-        mass = gate.mass / gate.mass.sum()
-        work = float(dials[WORK] / missed(dials[PROMISED], dials[DID]))
-        if self.method == "random-drop":
-            found = float(mass @ GAINS)
-            dials[TIE] = share = _share(work, found)
-            dials[PROMISE] = share * ROW + share * share * found
-        else:
-            dials[[BAR, TIE, PROMISE]] = bar_for(mass * (ROW + GAINS), work)
+        choose(gate.mass, gate.dials, GAINS, np.empty(LEVELS), self.method == "random-drop")
 
 
-def _share(work: float, found: float) -> float:
+@kernel
+def choose(mass: Floats, dials: Floats, gains: Floats, costs: Floats, by_lot: bool) -> None:  # noqa: FBT001
+    """Set the bar, or the share by lot, for the work a row that there is time for; `costs` is room. O(levels)."""
+    mass, dials, gains, costs = borrowed(mass), borrowed(dials), borrowed(gains), borrowed(costs)
+    total, found = mass.sum(), 0.0
+    if total == 0.0:
+        return
+    work = dials[WORK] / missed(dials[PROMISED], dials[DID])
+    for level in range(costs.size):
+        costs[level] = mass[level] / total * (ROW + gains[level])
+        found += mass[level] / total * gains[level]
+    if by_lot:
+        dials[TIE] = share = share_for(work, found)
+        dials[PROMISE] = share * ROW + share * share * found
+    else:
+        dials[BAR], dials[TIE], dials[PROMISE] = bar_for(costs, work)
+
+
+@part
+def share_for(work: float, found: float) -> float:
     """Return the share of the rows that can be let in if all of them would find so many each."""
     if found <= 0.0:
         return min(1.0, work / ROW)
-    return float(min(1.0, (np.sqrt(ROW * ROW + 4 * found * work) - ROW) / (2 * found)))
+    return min(1.0, (np.sqrt(ROW * ROW + 4 * found * work) - ROW) / (2 * found))

@@ -22,16 +22,16 @@ CALM = 0.9  # how much of the longest overrun lately is still expected after ano
 OVERRUN = 0.25  # of a batch's time: more than that is not expected
 FADE = 0.95  # how much of what was learned before a portion counts after it
 DOUBT = 0.05  # what both could explain is put down to comparisons
-RETURNED = 0.05  # of the last batch's time: who comes back sooner had rows waiting
-PORTIONS, SMALL = 16, 256  # portions of a batch, and the fewest rows in one
+RETURNED = 0.25  # of the last batch's time: who comes back sooner had rows waiting
+PORTIONS, SMALL = 16, 256  # portions of rows that were read at once, and the fewest rows in one
 FIRST, SECOND = 1, 64  # rows in the first two portions ever: one that loads what is compiled, and one to learn from
-TRIES = 2  # batches in a row that were late though nothing was compared, before it is said
+TRIES = 2  # batches in a row that were late though what could be left out was, before it is said
 ALIKE = 1.05  # by how much longer a batch may take than one like it
 LEAST_COST = 1e-12  # seconds of a comparison
 # entries of `known`: sums over portions of rows², rows x work, work², rows x seconds, work x seconds; seconds of rows
 # before it is joined; when the last batch began and ended, and how far it came; seconds that rows are behind; rows a
-# second; the longest batch; batches that were late without work; seconds of a row after all of them are joined; how
-# far a batch may exceed its time
+# second; the longest batch; batches that were late with no time left; seconds of a row after all of them are joined;
+# how far a batch may exceed its time
 RR, RW, WW, RT, WT, BEFORE, BEGAN, ENDED, REACHED, BEHIND, RATE, SLOWEST, LATE, AFTER, OVER = range(15)
 ENTRIES = 15
 
@@ -65,11 +65,13 @@ class Pace:
         self.script: list[Portion] = []  # to be followed instead
         self.open = False
         self.left = 0  # rows of this batch
+        self._size = SMALL  # rows of a portion
         self._rows, self._granted = 0, np.nan  # all of them, and when the last portion began
         self._deadline, self._allowed = np.inf, 0.0  # and the seconds that were asked for
         self._before = np.nan  # how far the batch before came
-        # whether the caller came straight back; how long rows waited while it was busy; seconds since the last batch
-        self._back, self._waited, self._passed = False, 0.0, np.nan
+        # whether the caller came straight back; how long rows waited while it was busy, and how much of that for the
+        # caller; seconds since the last batch
+        self._back, self._waited, self._gap, self._passed = False, 0.0, 0.0, np.nan
         self._seconds: float | None = None
 
     # --- a batch --------------------------------------------------------------------------------------------------
@@ -80,7 +82,7 @@ class Pace:
         self._rows, self._granted, self._deadline = 0, np.nan, np.inf
         took, waited = known[ENDED] - known[BEGAN], now - known[ENDED]
         self._back = bool(waited < RETURNED * took)  # nothing is, of NaN
-        self._waited = float(took + waited) if waited < took else 0.0
+        self._waited, self._gap = (float(took + waited), float(waited)) if waited < took else (0.0, 0.0)
         self._passed = now - known[BEGAN]
         known[BEGAN], self._seconds = now, seconds
         self._before = known[REACHED]
@@ -95,21 +97,23 @@ class Pace:
             took = (now - self.known[BEGAN]) / rows
             self.known[BEFORE] = took if self.known[BEFORE] == 0.0 else (self.known[BEFORE] + took) / 2
         self.left = max(self.left, rows)
+        self._size = max(SMALL, -(-rows // PORTIONS))
         self._rows += rows
 
     def _set_deadline(self, passed: float) -> None:
         """Say when the batch is to be over, given how many seconds later its rows are than those before.
 
-        Rows that came during the last batch had to wait for its end, and for the caller. Who comes back at once has
-        some always: half of the time is for that. If then the rows' time went on by less than the clock did, they
-        fall behind.
+        Rows that came during the last batch had to wait for its end, and for the caller. Those of the next batch will
+        wait for the end of this one as long: what is left without the caller is halved, so that one long batch is
+        not followed by a short one, and that by a long one. If the caller came straight back and the rows' time went
+        on by less than the clock did, they fall behind.
         """
         known, seconds = self.known, self._seconds
         behind = known[BEHIND] + self._passed - passed
         known[BEHIND] = max(0.0, behind) if self._back and self.target.live else 0.0
         if seconds is None and self.target.latency is not None:
             whole = MARGIN * self.target.latency - known[BEHIND]
-            seconds = min(whole / 2 if self._back else whole, whole - self._waited)
+            seconds = min((whole - self._gap) / 2, whole - self._waited) if self._waited else whole
         if seconds is not None:
             self._allowed = max(0.0, seconds)
             self._deadline = float(known[BEGAN] + max(0.0, seconds - known[OVER]))
@@ -120,7 +124,7 @@ class Pace:
             return self.script[0].rows
         if not self._knows:
             return min(rows, SECOND if self.known[RR] else FIRST)
-        return min(rows, max(SMALL, -(-max(rows, self.left) // PORTIONS)))
+        return min(rows, self._size)
 
     def grant(self, now: float, rows: int) -> float | None:
         """Return the work for the next rows of the batch; None: everything, until it is known what work costs."""
@@ -169,10 +173,15 @@ class Pace:
         if np.isfinite(self._deadline):
             over = min(now - self._deadline, OVERRUN * self._allowed)
             known[OVER] = max(0.0, over, CALM * known[OVER])
-        idle = sum(portion.work or 0.0 for portion in self.told) <= 0.0
-        late = self.target.latency is not None and took > MARGIN * self.target.latency / 2
-        known[LATE] = known[LATE] + 1 if idle and late else 0.0
-        return ALIKE * 2 * took / MARGIN if known[LATE] == TRIES else None
+        known[LATE] = known[LATE] + 1 if self._out_of_time(took) else 0.0
+        return ALIKE * max(2 * took, self._waited + took) / MARGIN if known[LATE] == TRIES else None
+
+    def _out_of_time(self, took: float) -> bool:
+        """Say whether a batch was late, or another like it would be, though in the end there was no time for work."""
+        latency, work = self.target.latency, [portion.work or 0.0 for portion in self.told]
+        if latency is None or work[-1] > 0.0:
+            return False
+        return self._waited + took > latency or (not any(work) and took > MARGIN * latency / 2)
 
     def _note_rate(self, rows: int, passed: float) -> None:
         """Take note of how many rows come in a second."""
