@@ -111,22 +111,25 @@ def test_samples_are_unbiased_and_their_intervals_hold(name: str) -> None:
 
 @pytest.mark.parametrize("skew", [0.0, 1.0])
 def test_rows_that_do_not_look_are_made_up_for(skew: float) -> None:
-    """Once there are many pairs; on 100 seeds."""
+    """Once there are many pairs; on 600 seeds."""
     streams = zipf(60_000, keys=50, skew=skew, seed=7)
     want = pen.run(streams.left, streams.right, on="key", time="ts", window=1000).report.pairs
     plan, ready = read(streams, window=1000)
-    counts = [sampled(plan, ready, seed, room=counting.ROOM) for seed in range(100)]
+    counts = [sampled(plan, ready, seed, room=counting.ROOM) for seed in range(600)]
     assert all(recall.census.looks[0] < 0.8 for recall in counts)
     check_honest([recall.pairs for recall in counts], want)
 
 
 def check_honest(guesses: list[Guess], want: float) -> None:
-    """Check estimates of 100 seeds: their mean, how often their intervals hold, and the variance they tell."""
+    """Check estimates of many seeds: their mean, how often their intervals hold, and the variance they tell.
+
+    In 95 % of all seeds; of these, as often as that allows by two and a half deviations.
+    """
     mids = np.array([guess.mid for guess in guesses])
-    assert abs(mids.mean() - want) < 4 * mids.std() / 10 + 1e-9
+    assert abs(mids.mean() - want) < 4 * mids.std() / np.sqrt(mids.size) + 1e-9
     assert mids.std() > 0
     held = [guess.interval(0).low <= want <= guess.interval(0).high for guess in guesses]
-    assert np.mean(held) >= 0.9
+    assert np.mean(held) >= 0.95 - 2.5 * np.sqrt(0.95 * 0.05 / mids.size)
     told = np.mean([guess.variance for guess in guesses])
     assert 0.6 * mids.var() < told < 1.7 * mids.var()
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock.core.jit import borrowed, columns, kernel, outlined, part, rank, wide
+from penstock.core.jit import borrowed, columns, kernel, outlined, part, rank, wide, zeros
 from penstock.core.rng import GOLDEN, S11, S32, UNIT, State, mixed, seeded
 from penstock.core.step import Batch, Plan
 from penstock.core.windows import Floats, Ints, Words
@@ -37,7 +37,7 @@ LIKELIER = 2.0 ** (np.arange(LARGEST + 1) / EIGHTHS)  # by size
 SELDOM = 1 << 6  # rows after which those that have expired are let go
 STRIDE = 1 << 9  # rows after which the pace is looked at; some times SELDOM
 GRACE = 1 << 17  # so many rows and pairs are counted before anything is saved
-PRECISE = 0.013  # a deviation, as a share of the pairs, that is fine enough
+PRECISE = 0.0135  # a deviation, as a share of the pairs, that is fine enough
 GROWTH = 2.0  # of the variance that is fine enough, for each pair more: then it stays so
 HASTE = 4.0  # by which it should grow more slowly while it is not
 OFTEN = 8.0  # how much likelier a row looks than it is sampled, if it can be chosen: it costs less
@@ -49,6 +49,7 @@ PART_BITS = 8  # of the chance that a row looks
 PARTS = float(1 << PART_BITS)
 NOBODY, ONE, ALL = np.uint64(0), np.uint64(1), np.uint64((1 << 64) - 1)
 MARKS, STALE = 8, 64  # bits for each row there is room for; marks of expired rows that may stay, beside some
+LAST_ROW = SELDOM - 1
 S6, LAST_BIT = np.uint64(6), np.uint64(63)
 COMBINES = ("min", "sum", "product", "max", "mean")
 
@@ -312,7 +313,7 @@ def meet(census: Census, plan: Plan, side: int, code: int, at: int, importance: 
     older, newer = plan.span[other], plan.span[side]
     totals = census.totals
     times = 1.0 / census.looks[0]
-    met, extra, worths = 0.0, 0.0, 0.0
+    met, extra, worths, variance, spread = 0.0, 0.0, 0.0, 0.0, 0.0
     low = census.ends[other, LOW]
     place = wide(census.heads[bucket_of(census.heads.shape[0], code), other])
     while place >= low:
@@ -324,8 +325,8 @@ def meet(census: Census, plan: Plan, side: int, code: int, at: int, importance: 
                 each = weight - 1.0 if weight > 1.0 else 1.0
                 more = times * weight * (2 * owed + each)
                 if weight > 1.0:
-                    totals[VARIANCE] += more
-                totals[SPREAD] += more / (each * LIKELIER[wide(census.size[other, slot])])
+                    variance += more
+                spread += more / (each * LIKELIER[wide(census.size[other, slot])])
                 census.owed[other, slot] = owed + times * each
                 met += weight
                 extra += weight * (weight - 1.0)
@@ -338,7 +339,8 @@ def meet(census: Census, plan: Plan, side: int, code: int, at: int, importance: 
         place = wide(census.older[other, slot])
     if met > 0.0:
         totals[PAIRS] += times * met
-        totals[VARIANCE] += times * (times - 1.0) * met * met
+        totals[VARIANCE] += variance + times * (times - 1.0) * met * met
+        totals[SPREAD] += spread
         totals[LOOK_SPREAD] += times * (met * met - extra)
         if census.importance.shape[1] > 0:
             totals[IMPORTANCE] += times * worths
@@ -430,6 +432,9 @@ def look_around(census: Census, plan: Plan, batch: Batch, i: int, bar: int) -> N
 def count(census: Census, plan: Plan, batch: Batch, i: int, code: int, bar: int, combine: int) -> None:
     """Let row i look, and sample it if that is its lot."""
     side = wide(batch.side[i])
+    if census.skip[side] > 0 and not is_marked(census, 1 - side, code):
+        census.skip[side] -= 1
+        return
     importance = batch.importance[i] if census.importance.shape[1] > 0 else 0.0
     at = batch.clock[i, 1 - side] if plan.by_rows else batch.pos[i]
     met = meet(census, plan, side, code, at, importance, combine)
@@ -454,13 +459,16 @@ def take(census: Census, plan: Plan, batch: Batch, code: Ints, bar: int, combine
             look_around(census, plan, batch, begin, bar)
         end = min(code.size, begin + SELDOM - done)
         looking = census.looking[0] >> np.uint64(done)
-        for i in range(begin, end):
-            if looking & ONE != NOBODY:
-                side = wide(batch.side[i])
-                if census.skip[side] > 0 and not is_marked(census, 1 - side, code[i]):
-                    census.skip[side] -= 1
-                else:
-                    count(census, plan, batch, i, code[i], bar, combine)
-            looking >>= ONE
+        if census.looking[0] == ALL:
+            for i in range(begin, end):
+                count(census, plan, batch, i, code[i], bar, combine)
+        else:
+            if end - begin < SELDOM:
+                looking &= (ONE << np.uint64(end - begin)) - ONE
+            while looking != NOBODY:  # straight to the next row that looks: processors cannot foretell lots
+                rest = looking & (looking - ONE)
+                i = begin + LAST_ROW - zeros(looking ^ rest)
+                looking = rest
+                count(census, plan, batch, i, code[i], bar, combine)
         census.rows[0] += end - begin
         begin = end
