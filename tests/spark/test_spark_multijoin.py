@@ -214,7 +214,7 @@ def test_importance_and_recall_along_a_graph_and_over_shards(spark: Any, tmp_pat
     ids=["watermark", "lateness"],
 )
 def test_a_silent_stream_holds_up_nobody_if_that_is_asked(
-    spark: Any, tmp_path: Path, policy: str, how: dict[str, str], most: int
+    spark: Any, tmp_path: Path, policy: str, how: dict[str, Any], most: int
 ) -> None:
     """Spark's watermark is that of the slowest stream, unless its policy says otherwise; lateness needs no policy."""
     streams = drawn(3, 60, seed=6)
