@@ -14,7 +14,6 @@ UNRUN = {  # what no test runs as it is printed, by how it begins, and why
     "python -m venv": "installs, and packs what YARN unpacks",
     "FROM apache/spark": "builds an image",
     "cp penstock-0.1.0": "needs the wheel: make test-wheel has one",
-    "PYTHONPATH=penstock.zip spark-submit": "needs a cluster: make test-wheel starts one",
     "spark-submit --master yarn": "needs YARN",
     "spark-submit --master k8s": "needs Kubernetes",
     "scrape_configs": "needs a Prometheus; test_dashboard.py reads what it would",

@@ -33,6 +33,7 @@ TYPED = {  # pages with commands that are run, and where
     "docs/jobs.md": "spark/test_shell_blocks.py",
     "docs/operations.md": "spark/test_shell_blocks.py",
     "docs/refine.md": "spark/test_spark_refine.py",
+    "docs/spark.md": "wheel/test_wheel.py",
     "docs/tutorial.md": "walking.py",
 }
 TOML = {  # pages with files of TOML that are used, and where

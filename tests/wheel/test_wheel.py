@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 import penstock as pen
 from clusters import HOME, standalone
-from documents import ROOT
+from documents import ROOT, blocks, lines_of
 from penstock.spark import java
 from streaming import counted, ticking, write_batches
 from walking import walked
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.wheel
 
 PATIENCE = 900.0  # seconds after which something hangs
 EXTRAS = {"spark", "java", "kafka", "dashboard", "docs", "pandas", "connect", "figures"}
+PAGES = ("docs/operations.md", "docs/spark.md")
 SMALL_JOIN = """
 import penstock as pen, pyarrow as pa, sys
 assert "pyspark" not in sys.modules
@@ -42,10 +44,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def run(*command: str, **environment: str) -> str:
+def run(*command: str, at: Path = Path("/"), **environment: str) -> str:
     """Run a command away from the checkout, and return what it prints."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
-    done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, cwd=at, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     errors = [line for line in done.stderr.splitlines() if "Error" in line or "Exception" in line]
     assert done.returncode == 0, "\n".join([*errors[:20], done.stderr[-1000:]])
     return done.stdout
@@ -84,7 +86,7 @@ def test_a_new_user_walks_through_the_tutorial(wheel: Path, tmp_path: Path, monk
 
 
 def test_an_application_takes_it_to_a_cluster(wheel: Path, tmp_path: Path) -> None:
-    """The driver's and the workers' Python have what Penstock needs, but not Penstock."""
+    """As both pages say it. The driver's and the workers' Python have what Penstock needs, but not Penstock."""
     venv.create(tmp_path / "without", with_pip=False)
     python = tmp_path / "without" / "bin" / "python"
     [packages] = (tmp_path / "without" / "lib").glob("python*/site-packages")
@@ -94,18 +96,25 @@ def test_an_application_takes_it_to_a_cluster(wheel: Path, tmp_path: Path) -> No
     tables = [ticking(seed, 300) for seed in (21, 22)]
     for name, table in zip(("l", "r"), tables, strict=True):
         write_batches(table, tmp_path / name, [])
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "700m",
+        "spark.executorEnv.PENSTOCK_CACHE_DIR": tmp_path / "cache",
+    }
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    lines = {line for page in PAGES for block in blocks(ROOT / page, "") for line in lines_of(block)}
+    [submit] = [line for line in lines if "--py-files" in line]
+    application = shlex.join([str(Path(__file__).with_name("application.py")), str(tmp_path)])
     java.ensure()
     with standalone(tmp_path) as master:
         run(
-            str(HOME / "bin" / "spark-submit"),
-            *("--master", master, "--py-files", str(archive), "--conf", "spark.driver.host=127.0.0.1"),
-            *("--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=700m"),
-            *("--conf", f"spark.executorEnv.PENSTOCK_CACHE_DIR={tmp_path / 'cache'}"),
-            str(Path(__file__).with_name("application.py")),
-            str(tmp_path),
+            *("sh", "-c", submit.replace("spark://...", master).replace("application.py", application)),
+            at=tmp_path,
+            PATH=f"{HOME / 'bin'}:{os.environ['PATH']}",
             SPARK_HOME=str(HOME),
+            SPARK_CONF_DIR=str(tmp_path),
             PYSPARK_PYTHON=str(python),
-            PYTHONPATH=str(archive),  # the driver's own Python worker is not given what --py-files names
             PENSTOCK_CACHE_DIR=str(tmp_path / "cache"),
         )
     places = json.loads((tmp_path / "places.json").read_text())
