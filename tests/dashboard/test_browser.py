@@ -3,13 +3,17 @@
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+import penstock as pen
 from moments import HOSTILE, report, written
 from penstock.dashboard.history import ENDING, Histories, History, point
 from penstock.dashboard.server import Dashboard
@@ -26,6 +30,7 @@ pytestmark = [
     ),
 ]
 WAIT = 60_000  # milliseconds, on a machine that has much else to do
+SMOOTH = 500  # milliseconds, many times what it takes
 Open = Callable[..., Any]
 
 
@@ -113,6 +118,17 @@ def drawn(page: Any) -> dict[str, str]:
     )
 
 
+def busy(page: Any, action: str) -> float:
+    """Return how many milliseconds pass until something is done and drawn; the fewest of some turns."""
+    timed = f"""async (turn) => {{
+        const begin = performance.now();
+        {action};
+        await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
+        return performance.now() - begin;
+    }}"""
+    return min(page.evaluate(timed, turn) for turn in range(5))
+
+
 def test_the_numbers_are_those_of_the_report(visit: Open, path: Path) -> None:
     written(path, range(1, 4))
     page, told = visit(), report(3)
@@ -134,6 +150,41 @@ def test_the_numbers_are_those_of_the_report(visit: Open, path: Path) -> None:
     assert legend(page, "Fully probed") == ["probed 100.0%"]
     assert legend(page, "Micro-batch") == ["took 3.50"]
     assert legend(page, "Lag") == ["newest row 0.25"]
+
+
+def test_the_numbers_of_a_real_run(visit: Open, path: Path) -> None:
+    """They are the report's, and what the join gave back and handed over."""
+    rng = np.random.default_rng(5)
+    sides = [pa.table({"ts": np.arange(20_000), "k": rng.zipf(1.3, 20_000) % 40}) for _ in range(2)]
+    how: dict[str, Any] = {"on": "k", "time": "ts", "window": 30}
+    join = pen.Join(**how, memory=20, policy="prob")
+    pairs, sheds = [], []
+    for batch in range(5):
+        left, right = (side[4000 * batch :][:4000] for side in sides)
+        pairs.append(join.push(left=left, right=right).num_rows)
+        sheds.append(join.ledger().to_pylist())
+        keys = Counter(f"{row[row['side']]['k']}" for row in sheds[-1]).most_common(3)
+        about: dict[str, Any] = {"time": 1e9 + 1000 * batch, "seconds": 0.5, "budget": 20, "keys": keys}
+        History(path).add(point("calls", join.report(), batch=batch, **about))
+    page, told = visit(), join.report()
+    assert told.recall is not None
+    low, mid, high = (100 * share for share in told.recall)
+    assert facts(page) == {
+        "Recall": (f"{mid:.1f}%", f"between {low:.1f} and {high:.1f}"),
+        "Rows in": ("40,000", "left 20,000 · right 20,000"),
+        "Pairs out": (f"{told.pairs:,}", f"{told.pairs / 40_000:.3g} a row"),
+        "Rows held": (f"{told.memory_rows}", f"of 20 · {told.memory_bytes / 1e6:.1f} MB"),
+        "Rows shed": (f"{told.shed['budget'].total:,}", f"budget {told.shed['budget'].total:,}"),
+        "Micro-batches": ("5", "last 0.50 s"),
+    }
+    assert (sum(pairs), sum(map(len, sheds))) == (told.pairs, told.shed["budget"].total)
+    assert low <= 100 * told.pairs / pen.join(*sides, **how).num_rows <= high
+    assert legend(page, "Recall") == [f"recall {told.recall_in_words}"]
+    assert legend(page, "Rows in") == ["left 4", "right 4"]  # 4000 in 1000 seconds
+    assert legend(page, "Pairs out") == [f"pairs {pairs[-1] / 1000:.3g}"]
+    assert legend(page, "Rows held") == [f"left {told.live.left}", f"right {told.live.right}"]
+    assert legend(page, "Rows shed") == [f"budget {len(sheds[-1]) / 1000:.3g}"]
+    assert page.locator("#keys td").all_inner_texts() == [f"{each}" for pair in keys for each in pair]
 
 
 def test_several_streams_and_their_order(visit: Open, path: Path) -> None:
@@ -296,11 +347,17 @@ def test_nothing_is_wider_than_the_screen(visit: Open, path: Path, width: int) -
 
 
 def test_ten_thousand_points(visit: Open, path: Path) -> None:
-    """And many more: the old become sparse, first and last stay."""
+    """And many more: the old become sparse, first and last stay. The page follows a pointer all the same."""
     written(path, range(1, 10_001))
     page = visit()
     shown(page, "Micro-batches", "10,001")
     assert page.evaluate("view.length") == 10_000
+    assert busy(page, "show()") < SMOOTH
+    at = "charts[0].plot.getBoundingClientRect().left + 100 + 40 * turn"
+    moved = f'charts[0].plot.dispatchEvent(new PointerEvent("pointermove", {{ clientX: {at} }}))'
+    assert busy(page, moved) < SMOOTH
+    assert page.evaluate("charts[0].x[cursor] > 200")
+    page.mouse.move(1, 1)
     written(path, range(10_001, 10_500))
     shown(page, "Pairs out", f"{report(10_499).pairs:,}")
     assert 5_000 <= page.evaluate("view.length") <= 10_000
