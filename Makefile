@@ -88,7 +88,7 @@ bench-recall: $(READY) ## measure live recall and advice; writes benchmarks/reca
 bench-cpu: $(READY) ## measure joins under a CPU budget (on Spark: python -m benchmarks.cpu --only spark-clock); writes benchmarks/cpu.json, docs/cpu.md's tables and the claims
 	$(BIN)/python -m benchmarks.cpu
 
-bench-dashboard: $(READY) ## measure what a dashboard costs; writes benchmarks/dashboard.json and docs/dashboard.md
+bench-dashboard: $(READY) ## measure what a dashboard costs; writes benchmarks/dashboard.json, docs/dashboard.md and docs/dashboard.png
 	$(BIN)/python -m benchmarks.dashboard
 
 figures: $(READY) ## measure the papers' figures; writes benchmarks/figures.json and the claims made from it

@@ -2,7 +2,8 @@
 
 A job runs on a local Spark with its dashboard on, and a reader asks for what is new as often as a page does. The CPU
 time of all that the dashboard does (writing the history, answering) is set against the CPU time of the whole job, in
-the same run: the driver, the JVM and the Python workers. If there is a browser, it draws a page of 10,000 moments.
+the same run: the driver, the JVM and the Python workers. If there is a browser, it draws a page of 10,000 moments,
+and the picture that the documents show is taken (`--only picture`).
 """
 
 import argparse
@@ -12,26 +13,39 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
 
+import penstock as pen
 from benchmarks.registry_tables import ROOT, write
 from penstock import cli
 from penstock.dashboard import server
-from penstock.dashboard.history import ENDING, POINTS, Histories, History, point
+from penstock.dashboard.history import ENDING, KEYS, POINTS, Histories, History, point
 from penstock.jobs import running
 from penstock.jobs.parsing import parse
+from penstock.operator.settings import SIDES
 from penstock.quality.books import Estimate, Report, Sides
 from penstock.spark import live
+from penstock.streams import workloads
 
 RESULTS = Path(__file__).with_name("dashboard.json")
 PAGE = ROOT / "docs" / "dashboard.md"
+PICTURE = PAGE.with_suffix(".png")
+LARGEST = 200 * 1024  # bytes of it
 EVERY = 2.0  # seconds between two questions of a page
 TURNS = 9
+START = 1_767_268_800  # when the run in the picture begins, in seconds since 1970
+TICK = 4  # milliseconds
 STREAM = 'format = "zipf"\nrows = 400_000\nkeys = 10_000\nrows_per_trigger = 40_000\nwatermark = "1 second"\n'
 JOB = f"""
 checkpoint = "checkpoint"
@@ -162,27 +176,80 @@ def measure_full() -> dict[str, float]:
             return found if drawn is None else {**found, "draw_ms": drawn}
 
 
-def draw(address: str) -> float | None:
-    """Return how long a page takes to draw everything anew, in milliseconds; None without a browser."""
+@contextmanager
+def opened(address: str) -> Iterator[Any]:
+    """Open a page, and give it when its numbers are there; None without a browser."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
-        return None
+        yield None
+        return
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only with a browser
 
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = started.new_page(viewport={"width": 1280, "height": 900})
+        page = started.new_page(viewport={"width": 1280, "height": 900}, timezone_id="UTC")
         page.goto(address)
         page.wait_for_selector("#facts dt")
+        yield page
+        started.close()
+
+
+def draw(address: str) -> float | None:
+    """Return how long a page takes to draw everything anew, in milliseconds; None without a browser."""
+    with opened(address) as page:
+        if page is None:
+            return None
         once = """() => {
             const begin = performance.now();
             show();
             for (const chart of charts) chart.base.getContext("2d").getImageData(0, 0, 1, 1);
             return performance.now() - begin;
         }"""
-        taken = statistics.median(page.evaluate(once) for _ in range(TURNS))
-        started.close()
-        return float(taken)
+        return float(statistics.median(page.evaluate(once) for _ in range(TURNS)))
+
+
+def surging(path: Path) -> None:
+    """Write the history of a join of two streams that surge, inside a budget that almost suffices for the calm.
+
+    A micro-batch is due every second of the rows' own time, and begins when the one before has ended. So nobody waits
+    for the rows; how long the join takes is measured. The history begins with the second one: of the first, a page
+    can only know how long it took, not since when its rows had come.
+    """
+    streams = workloads.surge(100_000, keys=1000, factor=10, at=(0.1, 0.9))
+    ticks = streams.left["ts"].to_numpy()  # both sides keep the same time
+    times = pa.array(1000 * START + TICK * ticks, pa.timestamp("ms"))
+    left, right = (pa.table({"ts": times, "key": side["key"]}) for side in (streams.left, streams.right))
+    history, budget = History(path), 1800
+    how: dict[str, Any] = {"on": "key", "time": "ts", "window": "4 seconds", "memory": budget}
+    pen.Join(**how).push(left=left[:budget], right=right[:budget])  # what is compiled is compiled here
+    join = pen.Join(**how)
+    edges = np.searchsorted(ticks, np.arange(0, ticks[-1] + 1 + 1000 // TICK, 1000 // TICK))
+    free = 0.0
+    for batch, (first, end) in enumerate(pairwise(edges)):
+        begin = time.perf_counter()
+        join.push(left=left[first:end], right=right[first:end])
+        seconds = time.perf_counter() - begin
+        free = max(free, batch + 1.0) + seconds
+        shed = join.ledger()
+        if not batch:
+            continue
+        keys = Counter(pc.coalesce(*(pc.struct_field(shed[side], "key") for side in SIDES)).to_pylist())
+        about = {"seconds": seconds, "lag": free - TICK * ticks[end - 1] / 1000, "budget": budget}
+        named = [(f"{key}", rows) for key, rows in keys.most_common(KEYS)]
+        history.add(point("surge", join.report(), batch=batch, time=START + free, **about, keys=named))
+
+
+def take_picture() -> None:
+    """Write the picture of a page, whole, without the charts that this run has nothing for."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        path = Path(folder) / f"surge{ENDING}"
+        surging(path)
+        with server.Dashboard(Histories([path]), port=0) as served, opened(served.url) as page:
+            if page is None:
+                print("no picture: no Chromium found")
+                return
+            page.screenshot(path=PICTURE, full_page=True)
+    assert PICTURE.stat().st_size <= LARGEST, PICTURE.stat().st_size
 
 
 def page(results: dict[str, Any]) -> str:
@@ -217,8 +284,10 @@ def main() -> None:
     """Measure, and write it down."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dashboard", description=__doc__)
     parts: dict[str, Callable[[], Any]] = {"full": measure_full, "job": measure_job}
-    parser.add_argument("--only", choices=parts, help="measure one part, keep the rest")
+    parser.add_argument("--only", choices=[*parts, "picture"], help="measure one part, keep the rest")
     only = parser.parse_args().only
+    if only in {None, "picture"}:
+        take_picture()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, measure in parts.items():
         if only in {None, name}:
