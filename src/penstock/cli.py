@@ -757,8 +757,14 @@ def _show_forecast(screen: Console, name: str, seen: "Forecast", *, as_json: boo
         for each, what in seen.sources.items()
     ]
     screen.print(_table(name, ["source", "side", "format", "watermark", "columns"], sources))
+    needs = []
+    for each, what in seen.sources.items():
+        rows = "unknown" if what["window_rows"] is None else f"{what['window_rows']:,}"
+        needs.append(f"{each} {rows} ({what['window_known']})")
     lines = {
         "join": ", ".join(f"{key}={value}" for key, value in seen.join.items()),
+        **({} if seen.order is None else {"order": seen.order}),
+        "rows in windows": "; ".join(needs),
         "result": ", ".join(f"{key} {value}" for key, value in seen.columns.items()),
         "sink": ", ".join(f"{key}={value}" for key, value in seen.sink.items()),
         "checkpoint": seen.checkpoint or "none: every run begins anew",
@@ -766,7 +772,8 @@ def _show_forecast(screen: Console, name: str, seen: "Forecast", *, as_json: boo
     }
     for key, value in lines.items():
         screen.print(f"{key}: {value}", markup=False, soft_wrap=True)
-    need = "unknown: it depends on the rates" if seen.window_rows is None else f"{seen.window_rows:,} rows"
+    most = "at most " if seen.at_most else ""
+    need = "unknown: it depends on the rates" if seen.window_rows is None else f"{most}{seen.window_rows:,} rows"
     if seen.memory_bytes is None:
         kept = "as many rows as the windows need"
     else:

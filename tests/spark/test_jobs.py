@@ -110,6 +110,11 @@ def test_folders_are_joined_as_their_job_says(spark: Any, tmp_path: Path) -> Non
     paid = pa.table({"second": [10**9 + 60, 10**9 + 61, 10**9 + 9000], "order_id": [2, 3, 4], "cents": [250, 0, 100]})
     pc.write_csv(paid, tmp_path / "in" / "payments" / "a.csv")
     job = parse(FOLDERS, tmp_path)
+    seen = planning.forecast(job, spark)
+    assert seen.sources["orders"]["window_rows"] == 6
+    assert seen.sources["orders"]["window_known"] == "estimated from the footers of 1 files"
+    assert (seen.sources["payments"]["window_rows"], seen.window_rows) == (None, None)
+    assert inputs.listed(spark, "parquet", str(tmp_path / "in" / "none")) == []
     done = run(job, spark)
     rows = spark.read.parquet(str(tmp_path / "out" / "found")).select("id", "amount").collect()
     assert [(row.id, row.amount) for row in rows] == [(2, 2.5)]
@@ -223,6 +228,8 @@ def test_a_forecast_starts_nothing(spark: Any, tmp_path: Path) -> None:
     assert seen.memory_bytes == 100 * seen.row_bytes == 100 * (8 + 8 + 96)
     exact = planning.forecast(parse(FIRST.replace("memory = 100", "").replace('"oldest"', '"auto"'), tmp_path), spark)
     assert exact.memory_rows == 600
+    assert seen.at_most  # trades: where leaves some out
+    assert [what["window_rows"] for what in seen.sources.values()] == [300, 300]
     json.dumps(seen.to_dict())
 
 
@@ -485,6 +492,8 @@ def test_several_streams_of_the_page_are_forecast_and_run(spark: Any, tmp_path: 
     assert list(seen.sources) == ["orders", "payments", "parcels"]
     assert [what["side"] for what in seen.sources.values()] == ["orders", "payments", "parcels"]
     assert (seen.shards, seen.memory_rows, seen.window_rows) == (1, 40, 60)
+    assert seen.order is not None
+    assert seen.order.startswith("found on the first rows")
     report = run(job, spark).report
     assert report.results > 0
     assert report.one_shard == "there is no key common to all streams"

@@ -78,6 +78,13 @@ def opened(
             return reader.schema(schema).load(path)
 
 
+def listed(spark: Any, form: str, path: str) -> list[str]:
+    """Return the addresses of the files in a folder, as Spark sees them; none of them is opened."""
+    with suppress(PySparkException):  # there is no such folder yet
+        return sorted(spark.read.format(form).schema("unread int").load(path).inputFiles())
+    return []
+
+
 @contextmanager
 def provided(form: str, argument: str = "format") -> Iterator[None]:
     """Say what to install where a format, named by an argument, is not part of this Spark.
