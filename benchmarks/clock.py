@@ -253,9 +253,9 @@ def page(results: list[dict[str, Any]]) -> str:
     rows = []
     others = {(one["case"], one["speed"]): one for one in results if one["method"] == "random-drop"}
     for one in results:
-        if one["method"] != "auto":
+        other = others.get((one["case"], one["speed"]))
+        if one["method"] != "auto" or other is None:
             continue
-        other = others[one["case"], one["speed"]]
         numbers = [f"{one['lag']:.2f}", f"{one['median']:.2f}", f"{one['late']:.1%}", f"{one['busy']:.0%}"]
         numbers += [f"{one['reading']:.1%}" if "reading" in one else "-", f"{one['controller']:.2%}"]
         numbers += [f"{run['pairs'] / run['exact']:.1%}" if "exact" in run else "-" for run in (one, other)]

@@ -122,7 +122,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def keep(change: Callable[[dict[str, Any]], None]) -> None:
-    """Change what is kept, and write the page of it; several processes may measure different things at a time."""
+    """Change what is kept; several processes may measure different things at a time."""
     with RESULTS.open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -130,8 +130,11 @@ def keep(change: Callable[[dict[str, Any]], None]) -> None:
         change(results)
         file.truncate(0)
         file.write(json.dumps(results, indent=1) + "\n")
-        file.flush()
-        registry_tables.write(PAGE, "measured", page(results))
+
+
+def show() -> None:
+    """Write the page of what is kept."""
+    registry_tables.write(PAGE, "measured", page(json.loads(RESULTS.read_text(encoding="utf-8"))))
 
 
 def main() -> None:
@@ -163,7 +166,7 @@ def main() -> None:
                 if not asked.dry:
                     keep(partial(_add, name, one))
     if not asked.dry:
-        keep(lambda _: None)  # the page shows the figures, too
+        show()
 
 
 def _add(name: str, one: dict[str, Any], results: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ def clock(title: str, measured: list[dict[str, Any]] | None, latency: float) -> 
     found: list[Row] = []
     runs = {(one["case"], one["speed"], one["method"]): one for one in measured}
     for (case, speed, method), one in runs.items():
-        if method != "auto":
+        if method != "auto" or (case, speed, "random-drop") not in runs:
             continue
         ratio = times(one, runs[case, speed, "random-drop"])
         what = f"{title}: {case}, {speed}x the sustainable rate, {one['minutes']:g} min"
