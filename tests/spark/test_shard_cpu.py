@@ -4,6 +4,7 @@ import ast
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +124,28 @@ def test_a_third_of_a_latency_is_for_each_micro_batch_and_some_for_spark(monkeyp
     assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx(1.7 - 0.55)
     head.between, head.ended = 3.0, 105.0
     assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx(1.7 - 1.0)
+    head.slower = 2.0  # to hand pairs over took as long as to find them
+    assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx((1.7 - 1.0) / 2)
+
+
+def test_time_to_hand_pairs_over_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = processor._frames
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        time.sleep(0.1)
+        return frames(batches)
+
+    monkeypatch.setattr(processor, "_frames", slowly)
+    shard = Shard(task_of((TABLES[0].schema, TABLES[1].schema), cpu=pen.cpu(latency="60 seconds")))
+    slower = []
+    for at in range(3):
+        began = time.time()
+        fed(shard, at)
+        slower.append(shard.head["slower"])
+        took = time.time() - began
+    assert slower[0] == 1.0  # no row had come through yet
+    assert 1.0 < slower[1] < took / processor.SHORTEST
+    assert slower[2] > 1.0
 
 
 def test_shards_that_share_a_core_get_equal_parts_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

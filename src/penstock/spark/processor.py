@@ -33,6 +33,7 @@ from penstock.spark.task import (
     output_beside,
 )
 
+SHORTEST = 1e-3  # seconds of an engine's work: less tells nothing
 SLACK = 1.1  # by which the least time between micro-batches may grow each time
 
 
@@ -117,11 +118,13 @@ class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark comes without
         waits = engine if isinstance(engine, Join) and engine.bound.ordered else None
         if waits is not None and ARCHIVE in self.task.wanted:
             waits.numbered = []
-        for joined in _ahead(play(engine, entry, seconds)):
+        spent = [0.0]
+        for joined in _ahead(_timed(play(engine, entry, seconds), spent)):
             yield from _frames(output(engine.bound, joined))
         ended = time.time()
         head.ended = max(ended, packed.ended + turns * (ended - started))  # the others on the core take as long
-        if latency is not None and isinstance(engine, Join):
+        if latency is not None and isinstance(engine, Join) and engine.portions:
+            head.slower = (head.slower + max(1.0, (ended - started) / max(spent[0], SHORTEST))) / 2
             _judge(head, engine.portions, head.ended - packed.began, latency)
         beside = {}
         if ARCHIVE in self.task.wanted:
@@ -194,20 +197,20 @@ def _seconds(head: Head, packed: Packed, latency: float, turns: int) -> float:
     packs it; the one after that joins it. So each may take a third of the time. Of that, Spark has had what passed
     since the first row was packed, and will need what it needed at least between two micro-batches so far, from the
     end of one join to the packing of the next; half of it at most: that may be waiting for the trigger. Shards that
-    share a core, which take turns, get equal parts of what there was when the rows were packed.
+    share a core, which take turns, get equal parts of what there was when the rows were packed. To hand pairs over to
+    Spark takes time, too, the more of them the longer: it is told by how much more micro-batches took lately.
     """
     if head.ended:
         between = max(0.0, packed.began - head.ended)
         head.between = min(between, head.between * SLACK) if head.between else between
     third = latency / THROUGH
     whole = MARGIN * third - min(head.between, third / 2)
-    return max(0.0, min((whole - (packed.ended - packed.began)) / turns, whole - (time.time() - packed.began)))
+    mine = min((whole - (packed.ended - packed.began)) / turns, whole - (time.time() - packed.began))
+    return max(0.0, mine / head.slower)
 
 
 def _judge(head: Head, told: Sequence[Portion], took: float, latency: float) -> None:
     """Note which latency could be kept if this one cannot: micro-batches are late although nothing is compared."""
-    if not told:
-        return
     took += head.between
     idle = all(portion.work is not None and portion.work <= 0.0 for portion in told)
     head.late = head.late + 1 if idle and took > MARGIN * latency / THROUGH else 0
@@ -234,6 +237,16 @@ def _bar(watermark: int) -> int:
 
 def _name(head: Head, identity: int) -> str:
     return f"{head.join}-{identity}"
+
+
+def _timed(items: Iterator[pa.Table], spent: list[float]) -> Iterator[pa.Table]:
+    """Yield items, and note the seconds that it took to make them."""
+    began = time.time()
+    for item in items:
+        spent[0] += time.time() - began
+        yield item
+        began = time.time()
+    spent[0] += time.time() - began
 
 
 def _ahead(items: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -49,6 +49,7 @@ class Head:
     log_bytes: int = 0
     ended: float = 0.0  # when the core had joined the last micro-batch, by the clock on the wall; 0: there was none
     between: float = 0.0  # seconds from there to the next one, at least
+    slower: float = 1.0  # times the engine's own seconds that it takes until its rows are handed over
     late: int = 0  # micro-batches in a row that took longer than they may, though nothing was compared
     possible: float = 0.0  # the seconds of a latency that could be kept, if this one cannot
     format: int = frames.FORMAT
