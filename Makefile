@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2  # processes that run tests at once; each may start a Spark of its own
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-chaos test-kafka test-wheel test-site lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-archive bench-refine bench-auto bench-recall bench-cpu bench-dashboard figures docs site clean
+.PHONY: help demo test test-browser test-chaos test-kafka test-wheel test-site lint types bench bench-spark bench-planner bench-multiway bench-optimum bench-quality bench-archive bench-refine bench-auto bench-limits bench-decisions bench-recall bench-cpu bench-dashboard figures docs site clean
 
 help: ## say what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -81,6 +81,12 @@ bench-refine: $(READY) ## measure the repair of a tenth and a fifth of 10^7 rows
 
 bench-auto: $(READY) ## measure auto beside the best other policy; writes benchmarks/auto.json and docs/auto.md's table
 	$(BIN)/python -m benchmarks.auto
+
+bench-limits: $(READY) ## measure what no policy can exceed; writes benchmarks/limits.json and a table of docs/auto.md
+	$(BIN)/python -m benchmarks.limits
+
+bench-decisions: $(READY) ## compare what policies keep with the best schedule; writes benchmarks/decisions.json and a table of docs/auto.md
+	$(BIN)/python -m benchmarks.decisions
 
 bench-recall: $(READY) ## measure live recall and advice; writes benchmarks/recall.json and docs/recall.md's tables
 	$(BIN)/python -m benchmarks.recall

@@ -1,10 +1,12 @@
 """Measure `auto` beside the best other policy, by workload and memory (`make bench-auto`).
 
-Results are kept in benchmarks/auto.json, each workload as soon as it is measured; docs/auto.md has a table of it.
+Every policy that knows the past only is measured on every workload, beside three that are told the true chances of
+the keys or count all of the past, and what nothing exceeds: the bound that the optimum proves in a few seconds.
+Results are kept in benchmarks/auto.json, each workload as soon as it is measured; docs/auto.md has tables of them.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 import penstock as pen
 from benchmarks import quality, registry_tables
 from benchmarks.registry_tables import ROOT
+from penstock.report.papers import das2003, importance2006
 from penstock.streams.workloads import Workload, surge, zipf
 
 RESULTS = Path(__file__).with_name("auto.json")
@@ -23,13 +26,18 @@ PAGE = ROOT / "docs" / "auto.md"
 DATA = Path(os.environ.get("PENSTOCK_DATA", ROOT.parent / "shared" / "data"))
 ROWS, WINDOW, SEEDS = quality.ROWS, quality.WINDOW, range(10)
 SHARES = (0.05, 0.1, 0.25, 0.5)  # of the memory that the exact join needs
+FEWER = range(5)  # seeds of the papers' own settings, of which there are many
+PROVED, LIMIT = range(2), 10.0  # seeds that the optimum is asked for, and the seconds it has for each memory
 ENOUGH = 0.98  # of the best other policy
-QUANTILE = 2.262  # of Student's t with nine degrees of freedom: 95 % of ten runs
-BY_PAIRS = ("oldest", "lru", "age", "life", "prob")
-BY_WORTH = ("prob", "simp", "simpprob", "dimpprob", "dgl")
+QUANTILES = {5: 2.776, 10: 2.262}  # of Student's t, by seeds: 95 % of so many runs
+ONLINE = ("rand", "oldest", "lru", "age", "life", "prob", "simp", "simpprob", "dimpprob", "dgl")
+INFORMED = ("prob", "life", "dimpprob")  # these can be told the chances, or count all of the past
 ALL_PAST = "prob, history"
+BOUND = quality.BOUND
+IMPORTANT = {"rare": "rare rows", "special_keys": "some keys"}
 REAL_ROWS = 40_000
 Streams = tuple[pa.Table, pa.Table]
+Found = dict[str, list[list[float]]]  # policy -> seed -> memory
 
 
 class Case(NamedTuple):
@@ -41,6 +49,28 @@ class Case(NamedTuple):
     key: str = "key"
     importance: str | None = None
     data: str = ""  # the set that it is read from: it has one seed
+    memory: tuple[int, ...] = ()  # those of a paper, with a fixed split; else shares of what the exact join needs
+
+    @property
+    def sizes(self) -> list[int]:
+        """The budgets, in rows."""
+        return list(self.memory) or [round(share * self.needs) for share in SHARES]
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of the streams."""
+        return FEWER if self.memory else SEEDS[:1] if self.data else SEEDS
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """The arguments of the join, without a budget."""
+        split = "fixed" if self.memory else "shared"
+        return {"on": self.key, "time": "ts", "window": self.window, "split": split, "importance": self.importance}
+
+    @property
+    def start(self) -> int | None:
+        """The time from which pairs count."""
+        return None if self.data else 2 * max(WINDOW, self.window if self.memory else 0)
 
 
 def drawn(**given: Any) -> Callable[[int], Workload]:
@@ -58,7 +88,7 @@ def papers() -> dict[str, Case]:
             f"Zipf {skew}, {relation}": Case(drawn(keys=50, skew=skew, relation=relation)) for skew in (0.5, 1, 2)
         }
     cases |= {f"Zipf {skew} and 0": Case(drawn(keys=50, skew=(skew, 0.0))) for skew in (0.5, 1.0, 2.0)}
-    for kind, name in (("rare", "rare rows"), ("special_keys", "some keys")):
+    for kind, name in IMPORTANT.items():
         for relation in ("uncorrelated", "correlated"):
             for label, given in (
                 ("Zipf 1, 50 keys", {"keys": 50}),
@@ -68,6 +98,31 @@ def papers() -> dict[str, Case]:
             ):
                 draw = drawn(importance=kind, relation=relation, **given)
                 cases[f"importance of {name}, {label}, {relation}"] = Case(draw, importance="importance")
+    return cases
+
+
+def own() -> dict[str, Case]:
+    """Return the papers' own settings, as ``penstock.report.papers`` measures their figures: with a fixed split."""
+    cases = {}
+    halves = tuple(round(size * das2003.WINDOW) for size in das2003.SIZES)
+    for skew in das2003.SKEWS:
+        draw = drawn(keys=das2003.DOMAIN, skew=skew)
+        cases[f"das2003, Zipf {skew}"] = Case(draw, das2003.WINDOW, memory=halves)
+    draw = drawn(keys=das2003.DOMAIN, skew=1.0)
+    cases["das2003, window 800"] = Case(draw, 2 * das2003.WINDOW, memory=tuple(2 * size for size in halves))
+    settings: dict[str, tuple[dict[str, Any], int, tuple[int, ...]]] = {
+        "Zipf 1 and 0": ({}, importance2006.WINDOW, importance2006.MEMORIES)
+    }
+    small = (importance2006.MEMORY,)
+    settings |= {f"window {window}": ({}, window, small) for window in importance2006.WINDOWS}
+    settings |= {f"{keys} keys": ({"keys": keys}, importance2006.WINDOW, small) for keys in importance2006.DOMAINS}
+    for skew in importance2006.SKEWS:
+        given = {"skew": (skew, skew), "relation": "correlated"}
+        settings[f"Zipf {skew}, correlated"] = (given, importance2006.WINDOW, small)
+    for kind, name in IMPORTANT.items():
+        for label, (given, window, memory) in settings.items():
+            draw = drawn(**{"keys": importance2006.DOMAIN, "skew": (1.0, 0.0), "importance": kind} | given)
+            cases[f"importance2006, {name}, {label}"] = Case(draw, window, importance="importance", memory=memory)
     return cases
 
 
@@ -118,71 +173,143 @@ def beyond() -> dict[str, Case]:
     }
 
 
-def contenders(case: Case, streams: Workload | Streams) -> dict[str, Any]:
+def contenders(streams: Workload | Streams) -> dict[str, Any]:
     """Return the policies to compare on streams, by name."""
-    policies: dict[str, Any] = {name: name for name in ("auto", *(BY_WORTH if case.importance else BY_PAIRS))}
-    if isinstance(streams, Workload):
-        known = pen.table(left=streams.left_chances, right=streams.right_chances)
-        policies["prob, told"] = pen.policy("prob", statistics=known)
-    policies[ALL_PAST] = pen.policy("prob", statistics="history")
+    policies: dict[str, Any] = {name: name for name in ("auto", *ONLINE)}
+    for name in INFORMED:
+        if isinstance(streams, Workload):
+            known = pen.table(left=streams.left_chances, right=streams.right_chances)
+            policies[f"{name}, told"] = pen.policy(name, statistics=known)
+        policies[f"{name}, history"] = pen.policy(name, statistics="history")
     return policies
 
 
-def measure(case: Case, only: Sequence[str] = ()) -> dict[str, list[list[float]]]:
+def measure(case: Case, only: Sequence[str] = ()) -> Found:
     """Return the pairs or the importance that each policy, or each of some, finds, by memory and seed."""
-    found: dict[str, list[list[float]]] = {}
-    for seed in SEEDS[:1] if case.data else SEEDS:
+    found: Found = {}
+    for seed in case.seeds:
         streams = case.draw(seed)
-        policies = contenders(case, streams)
+        policies = contenders(streams)
         if only:
             policies = {name: policy for name, policy in policies.items() if name in only}
-        table = pen.compare(
-            streams[0],
-            streams[1],
-            on=case.key,
-            time="ts",
-            window=case.window,
-            policies=[*policies.values()],
-            memory=[round(share * case.needs) for share in SHARES],
-            importance=case.importance,
-            count_from=None if case.data else 2 * WINDOW,
-        )
-        value = np.array(table["importance" if case.importance else "pairs"].to_pylist(), np.float64)
-        for name, row in zip(policies, value.reshape(len(policies), len(SHARES)).tolist(), strict=True):
-            found.setdefault(name, []).append(row)
+        if policies:
+            table = pen.compare(
+                streams[0],
+                streams[1],
+                **case.how,
+                policies=[*policies.values()],
+                memory=case.sizes,
+                count_from=case.start,
+            )
+            value = np.array(table["importance" if case.importance else "pairs"].to_pylist(), np.float64)
+            for name, row in zip(policies, value.reshape(len(policies), len(case.sizes)).tolist(), strict=True):
+                found.setdefault(name, []).append(row)
+        if seed in PROVED and (not only or BOUND in only):
+            found.setdefault(BOUND, []).append([bound_of(case, streams, size) for size in case.sizes])
     return found
 
 
-def page(results: dict[str, dict[str, list[list[float]]]]) -> str:
-    """Return what `auto` finds relative to the best other policy of each column, with its name."""
-    rows, misses, to_best, to_prob = [], [], [], []
-    for name, found in results.items():
-        means = {policy: np.mean(values, axis=0) for policy, values in found.items()}
-        cells = []
-        for at in range(len(SHARES)):
-            best = max((policy for policy in means if policy != "auto"), key=lambda policy: means[policy][at])
-            ratio = np.array([mine[at] / theirs[at] for mine, theirs in zip(found["auto"], found[best], strict=True)])
-            off = f" ± {QUANTILE * ratio.std(ddof=1) / np.sqrt(ratio.size):.3f}" if ratio.size > 1 else ""
-            to_best.append(means["auto"][at] / means[best][at])
-            to_prob.append(means["auto"][at] / means["prob"][at])
-            if to_best[-1] < ENOUGH:
-                counted = f"{means[ALL_PAST][at] / means[best][at]:.3f}" if ALL_PAST in means else "-"
-                misses.append([name, f"{SHARES[at]:.0%}", best, f"{to_best[-1]:.3f}", counted])
-            cells.append(f"{to_best[-1]:.3f}{off} {best}")
-        rows.append([name, *cells])
-    table = registry_tables.table(["streams", *(f"{share:.0%}" for share in SHARES)], rows)
+def bound_of(case: Case, streams: Workload | Streams, size: int) -> float:
+    """Return what nothing exceeds, as far as it is proved in time."""
+    return pen.optimum(
+        streams[0],
+        streams[1],
+        **case.how,
+        memory=size,
+        objective="importance" if case.importance else "count",
+        count_from=case.start,
+        time_limit=LIMIT,
+    ).bound
+
+
+class Cell(NamedTuple):
+    """What `auto` finds beside others, with one memory."""
+
+    best: str
+    to_best: float
+    off: float | None  # of the 95 % interval of that
+    to_bound: float | None
+    to_prob: float
+    to_past: float | None  # of all of the past, to the best
+
+    def __str__(self) -> str:
+        off = "" if self.off is None else f" ± {self.off:.3f}"
+        share = "" if self.to_bound is None else f" ({self.to_bound:.3f})"
+        return f"{self.to_best:.3f}{off} {self.best}{share}"
+
+
+def cells(found: Found) -> Iterator[Cell]:
+    """Yield the cells of a workload, by memory."""
+    means = {policy: np.mean(values, axis=0) for policy, values in found.items()}
+    for at in range(len(found["auto"][0])):
+        best = max(
+            (policy for policy in means if policy not in {"auto", BOUND}), key=lambda policy: means[policy][at]
+        )
+        ratio = np.array([mine[at] / theirs[at] for mine, theirs in zip(found["auto"], found[best], strict=True)])
+        bounds = [row[at] for row in found.get(BOUND, [])]
+        yield Cell(
+            best,
+            means["auto"][at] / means[best][at],
+            QUANTILES[ratio.size] * ratio.std(ddof=1) / np.sqrt(ratio.size) if ratio.size > 1 else None,
+            sum(row[at] for row in found["auto"][: len(bounds)]) / sum(bounds) if bounds else None,
+            means["auto"][at] / means["prob"][at],
+            means[ALL_PAST][at] / means[best][at] if ALL_PAST in means else None,
+        )
+
+
+def page(results: Mapping[str, Found]) -> str:
+    """Return what `auto` finds relative to the best other policy, with its name, by kind of workload."""
+    head = ["streams", *(f"{share:.0%}" for share in SHARES)]
+    parts, misses = [], []
+    for title, cases in {"the papers' workloads": papers(), "drift, lags, bursts and real data": beyond()}.items():
+        known = {name: list(cells(results[name])) for name in cases if name in results}
+        if known:
+            rows = [[name, *map(str, row)] for name, row in known.items()]
+            parts += [registry_tables.table(head, rows), summary(title, known)]
+            misses += [
+                miss for name, row in known.items() for miss in missed(name, [f"{s:.0%}" for s in SHARES], row)
+            ]
+    settings = own()
+    known = {name: list(cells(results[name])) for name in settings if name in results}
+    if known:
+        rows = []
+        for name, row in known.items():
+            sizes = [f"M = {size}" for size in settings[name].sizes]
+            rows += [[name, size, str(cell)] for size, cell in zip(sizes, row, strict=True)]
+            misses += missed(name, sizes, row)
+        parts.append(registry_tables.table(["a paper's own setting", "memory", "`auto`"], rows))
+        parts.append(summary("the papers' own settings", known))
+    below = registry_tables.table([f"below {ENOUGH}", "memory", "best", "`auto`", ALL_PAST], misses)
+    return "\n\n".join([*parts, below])
+
+
+def summary(title: str, known: Mapping[str, Sequence[Cell]]) -> str:
+    """Say what the cells of some workloads come to."""
+    all_cells = [cell for row in known.values() for cell in row]
+    to_best = [cell.to_best for cell in all_cells]
+    low = sum(value < ENOUGH for value in to_best)
     words = (
-        f"The mean of the table is {np.mean(to_best):.3f}, its median {np.median(to_best):.3f}; {len(misses)} of its "
-        f"{len(to_best)} cells are below {ENOUGH}. Of PROB with its own counts `auto` finds {min(to_prob):.3f} to "
-        f"{max(to_prob):.2f}."
+        f"Over {title}: the mean is {np.mean(to_best):.3f}, the median {np.median(to_best):.3f}; {low} of "
+        f"{len(to_best)} cells are below {ENOUGH}. Of PROB with its own counts `auto` finds "
+        f"{min(cell.to_prob for cell in all_cells):.3f} to {max(cell.to_prob for cell in all_cells):.2f}."
     )
-    below = registry_tables.table(["below that", "memory", "best", "`auto`", ALL_PAST], misses)
-    return f"{table}\n\n{words}\n\n{below}"
+    shares = [cell.to_bound for cell in all_cells if cell.to_bound is not None]
+    if shares:
+        words += f" Of the bound it finds {min(shares):.3f} to {max(shares):.3f}, {np.mean(shares):.3f} on average."
+    return words
+
+
+def missed(name: str, sizes: Sequence[str], row: Sequence[Cell]) -> Iterator[list[str]]:
+    """Yield the cells of a workload where `auto` finds less than it should."""
+    for size, cell in zip(sizes, row, strict=True):
+        if cell.to_best < ENOUGH:
+            counted = "-" if cell.to_past is None else f"{cell.to_past:.3f}"
+            yield [name, size, cell.best, f"{cell.to_best:.3f}", counted]
 
 
 def main() -> None:
     """Measure the workloads named on the command line, or all, and rewrite the table."""
-    cases = papers() | beyond()
+    cases = papers() | beyond() | own()
     there = [name for name, case in cases.items() if not case.data or (DATA / case.data).is_dir()]
     for name in cases.keys() - there:
         print(f"{name}: the data set is not in {DATA}; PENSTOCK_DATA names its folder")

@@ -2,12 +2,14 @@
 
 A policy gains, in every tick, the chances of the keys of the rows that it holds. So nobody finds more, on average,
 than who holds the likeliest of all rows of the window in every tick, even such as were given up: by the true chances,
-or, where nothing else tells one key from another, by how often each came. Prints a table of both, divided by what
-PROB finds that was told; where popular keys change, divided by what the best policy finds that learns. It takes a
-minute.
+or, where nothing else tells one key from another, by how often each came. Both are divided by what PROB finds that
+was told; where popular keys change, by what the best policy finds that learns. Writes benchmarks/limits.json and
+the table of docs/auto.md; it takes a minute.
 """
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,10 @@ import numpy.typing as npt
 
 import penstock as pen
 from benchmarks import quality, registry_tables
-from benchmarks.auto import ROWS, SEEDS, SHARES, WINDOW
+from benchmarks.auto import PAGE, ROWS, SEEDS, SHARES, WINDOW
 from penstock.streams.workloads import Workload, zipf
 
+RESULTS = Path(__file__).with_name("limits.json")
 CASES: dict[str, dict[str, Any]] = {
     "Zipf 0.25": {"keys": 50, "skew": 0.25},
     "Zipf 0.5": {"keys": 50, "skew": 0.5},
@@ -25,6 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
     "Zipf 1, 200 keys": {"keys": 200},
     "Zipf 1, anticorrelated": {"keys": 50, "relation": "anticorrelated"},
 }
+LIMIT = "limit"
 LEARNING = ("prob", "life", "simpprob", "dimpprob", "dgl")  # the best where popular keys change is one of them
 Table = npt.NDArray[np.float64]  # (side, key)
 Keys = npt.NDArray[np.int64]
@@ -77,8 +81,8 @@ def steady(given: dict[str, Any]) -> Table:
     return found[1:] / found[0]
 
 
-def drifting() -> Table:
-    """Return the limit by the chances of every tick over the best policy that learns, where popular keys change."""
+def drifting() -> dict[str, list[float]]:
+    """Return what each policy that learns and the limit find, by memory, where popular keys change."""
     policies, best = np.zeros((len(LEARNING), len(SHARES))), np.zeros(len(SHARES))
     for seed in SEEDS:
         first = chances_of(zipf(ROWS, keys=quality.KEYS, relation="correlated", seed=seed), quality.KEYS)
@@ -89,17 +93,29 @@ def drifting() -> Table:
             quality.KEYS,
         )
         policies += quality.found_by(left, right, LEARNING)
-    return best / policies.max(axis=0)
+    return {**dict(zip(LEARNING, policies.tolist(), strict=True)), LIMIT: best.tolist()}
+
+
+def page(results: dict[str, Any]) -> str:
+    """Return the table."""
+    rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in results["told"].items()]
+    found = {name: np.array(values) for name, values in results["drifting"].items()}
+    best = found.pop(LIMIT)
+    names = [max(found, key=lambda name: found[name][at]) for at in range(len(SHARES))]
+    shares = [f"{best[at] / found[name][at]:.3f} of `{name}`" for at, name in enumerate(names)]
+    rows.append(["popular keys change, by the chances", *shares])
+    return registry_tables.table(["no more than", *(f"{share:.0%}" for share in SHARES)], rows)
 
 
 def main() -> None:
-    """Print the table."""
-    rows = []
+    """Measure, and rewrite the table."""
+    told = {}
     for name, given in CASES.items():
         for label, best in zip(("the chances", "counts"), steady(given), strict=True):
-            rows.append([f"{name}, by {label}", *(f"{value:.3f}" for value in best)])
-    rows.append(["popular keys change, by the chances", *(f"{value:.3f}" for value in drifting())])
-    print(registry_tables.table(["no more than", *(f"{share:.0%}" for share in SHARES)], rows))
+            told[f"{name}, by {label}"] = best.tolist()
+    results = {"told": told, "drifting": drifting()}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    registry_tables.write(PAGE, "limits", page(results))
 
 
 if __name__ == "__main__":

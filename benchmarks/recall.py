@@ -227,10 +227,14 @@ def costs_table(rows: list[dict[str, Any]]) -> str:
 def advice_table(rows: list[dict[str, Any]]) -> str:
     """Return the table of advice."""
     head = "".join(f" {want:.0%} |" for want in WANTED)
-    lines = [f"| advice, 10⁶ rows | from | time |{head}", f"| --- | --- | --: |{' --: |' * len(WANTED)}"]
+    lines = [
+        f"| advice, 10⁶ rows | from | time |{head} inside |",
+        f"| --- | --- | --: |{' --: |' * (len(WANTED) + 1)}",
+    ]
     for row in rows:
         errors = "".join(f" {error:+.1%} |" for error in row["errors"])
-        lines.append(f"| {row['workload']} | {row['how']} | 1/{1 / row['time']:.0f} |{errors}")
+        inside = f"{sum(row['inside'])} of {len(row['inside'])}"
+        lines.append(f"| {row['workload']} | {row['how']} | 1/{1 / row['time']:.0f} |{errors} {inside} |")
     return "\n".join(lines)
 
 

@@ -9,7 +9,9 @@ from benchmarks import (
     auto,
     cpu,
     dashboard,
+    decisions,
     figures,
+    limits,
     optimum,
     quality,
     recall,
@@ -126,6 +128,19 @@ def test_the_tables_of_the_optimum_are_the_results() -> None:
 def test_the_cost_of_a_dashboard_is_what_was_measured() -> None:
     want = dashboard.page(json.loads(dashboard.RESULTS.read_text(encoding="utf-8")))
     assert want == registry_tables.between(dashboard.PAGE, "measured")[1]
+
+
+def test_what_no_policy_exceeds_and_what_the_optimum_decides_is_what_was_measured() -> None:
+    for name, made in (("limits", limits), ("decisions", decisions)):
+        want = made.page(json.loads(made.RESULTS.read_text(encoding="utf-8")))
+        assert want == registry_tables.between(auto.PAGE, name)[1]
+
+
+def test_the_share_of_the_bound_stands_beside_the_best_policy() -> None:
+    found = {"prob": [[8.0]], "age": [[10.0]], "auto": [[9.0]], "prob, history": [[9.5]], "bound": [[12.0]]}
+    cell = next(auto.cells(found))
+    assert str(cell) == "0.900 age (0.750)"
+    assert list(auto.missed("some", ["5%"], [cell])) == [["some", "5%", "age", "0.900", "0.950"]]
 
 
 def test_the_table_of_auto_is_what_was_measured() -> None:

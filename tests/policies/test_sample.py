@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock as pen
@@ -21,6 +22,11 @@ def amounts(streams: Workload) -> tuple[Any, Any]:
         table.append_column(name, [range(table.num_rows)])
         for table, name in ((streams.left, "l"), (streams.right, "r"))
     )
+
+
+def some(table: pa.Table, mine: Any) -> pa.Table:
+    """Return some rows of a table."""
+    return table.filter(pa.array(mine))
 
 
 def interval(table: Any, values: np.ndarray[Any, Any]) -> tuple[float, float, float]:
@@ -64,6 +70,31 @@ def test_sums_are_unbiased_and_intervals_hold(given: dict[str, Any]) -> None:
         assert abs(np.mean(sums[at]) - want) < 3.5 * np.std(sums[at]) / SEEDS**0.5
         assert np.std(sums[at]) > 0
         assert np.mean(held[at]) >= 0.9
+
+
+def test_sums_of_shards_that_get_another_budget_are_unbiased() -> None:
+    """Three shards by key, of which each loses half of its memory half-way, and gets it back in the last quarter."""
+    left, right = amounts(zipf(300, keys=12, rate=(1, 1), seed=3))
+    how: dict[str, Any] = {"on": "key", "time": "ts", "window": 60}
+    want = float(pen.join(left, right, **how).num_rows)
+    sides = [[some(table, table["key"].to_numpy() % 3 == shard) for table in (left, right)] for shard in range(3)]
+    sums, held = [], []
+    for seed in range(SEEDS // 2):
+        found = []
+        for shard, tables in enumerate(sides):
+            op = pen.Join(**how, memory=20, policy="sample", seed=3 * seed + shard)
+            for begin, end, memory in ((0, 150, 10), (150, 225, 20), (225, 300, 20)):
+                mine, theirs = (some(table, np.isin(table["ts"].to_numpy(), range(begin, end))) for table in tables)
+                found.append(op.push(left=mine, right=theirs))
+                op.resize(memory=memory)
+            found.append(op.finish())
+        table = pa.concat_tables(found)
+        low, mid, high = interval(table, np.ones(table.num_rows))
+        sums.append(mid)
+        held.append(low <= want <= high)
+    assert np.std(sums) > 0
+    assert abs(np.mean(sums) - want) < 3.5 * np.std(sums) / (SEEDS // 2) ** 0.5
+    assert np.mean(held) >= 0.9
 
 
 def test_every_pair_is_found_as_often_as_it_says() -> None:

@@ -228,6 +228,29 @@ def test_shards_add_up() -> None:
     assert reduce(Guess.merged, parts) == Guess(30.0, 9.0, 3.0)
 
 
+@pytest.mark.parametrize("shards", [2, 4])
+def test_samples_of_shards_add_up_to_an_honest_one(shards: int) -> None:
+    """Each shard has some of the keys and a sample of its own; on 100 seeds."""
+    streams = WORKLOADS["uniform"]
+    want = pen.join(streams.left, streams.right, on="key", time="ts", window=400).num_rows
+    whole = read(streams, window=400)[1]
+    shard = (whole.code.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)) % np.uint64(shards)
+    held = [of_rows(whole, shard == np.uint64(number)) for number in range(shards)]
+    plan = read(streams, window=400)[0]
+    guesses = []
+    for seed in range(100):
+        recalls = [sampled(plan, part, seed * shards + at) for at, part in enumerate(held)]
+        assert all(recall.census.chance.max() < 1 for recall in recalls)
+        guesses.append(reduce(Guess.merged, [recall.pairs for recall in recalls]))
+    check_honest(guesses, want)
+
+
+def of_rows(ready: Ready, mine: Any) -> Ready:
+    """Return some rows of a batch."""
+    columns = {name: column[mine] if len(column) else column for name, column in ready.batch._asdict().items()}
+    return Ready(ready.batch._replace(**columns), ready.code[mine], ready.late, ready.nulls)
+
+
 def test_an_interval_never_ends_below_what_was_found() -> None:
     assert Guess(90.0).interval(100) == Estimate(100, 100, 100)
     low, mid, high = Guess(0.0, 0.0, 50.0).interval(3)

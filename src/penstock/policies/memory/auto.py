@@ -104,7 +104,8 @@ class Auto(Learned):
     few: the one with the least likely key, the oldest and the newest of each side, and some drawn at random. To
     learn takes 1.1 MB, whatever the budget.
 
-    Departures: the half-life is chosen by pairs, also where rows have an importance.
+    Departures: the half-life is chosen by pairs, also where rows have an importance. The gain is per row and tick,
+        also with a budget in bytes: keys are in order, and rows of one key differ in size.
 
     References: docs/auto.md; das2003 §3.3.1 (PROB); Srivastava and Widom, VLDB 2004 (age).
     """
