@@ -9,6 +9,7 @@ the table of docs/auto.md; it takes a minute.
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +82,18 @@ def steady(given: dict[str, Any]) -> Table:
     return found[1:] / found[0]
 
 
+def turned(first: Table, tick: int) -> Table:
+    """Return the chances at a tick, given those at first."""
+    return np.roll(first, quality.turn(tick), axis=1)
+
+
 def drifting() -> dict[str, list[float]]:
     """Return what each policy that learns and the limit find, by memory, where popular keys change."""
     policies, best = np.zeros((len(LEARNING), len(SHARES))), np.zeros(len(SHARES))
     for seed in SEEDS:
         first = chances_of(zipf(ROWS, keys=quality.KEYS, relation="correlated", seed=seed), quality.KEYS)
         left, right = quality.drifting(seed)
-        best += limit(
-            *keys_of(left, right),
-            lambda tick, first=first: np.roll(first, quality.turn(tick), axis=1),
-            quality.KEYS,
-        )
+        best += limit(*keys_of(left, right), partial(turned, first), quality.KEYS)
         policies += quality.found_by(left, right, LEARNING)
     return {**dict(zip(LEARNING, policies.tolist(), strict=True)), LIMIT: best.tolist()}
 
