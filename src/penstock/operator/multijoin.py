@@ -19,7 +19,7 @@ from penstock.operator.several import Bound, settings_of
 from penstock.quality.books import Guess
 from penstock.quality.flows import REASONS, Flows
 from penstock.streams.encodings import decoded_schema
-from penstock.streams.intake import NO_LATE, Ready
+from penstock.streams.intake import NO_LATE, Ready, tick_of
 from penstock.streams.payload import Payload
 
 VERSION = 5  # of the saved state
@@ -408,7 +408,7 @@ class MultiJoin:
             return join
 
     def _restore(self, meta: dict[str, Any], state: dict[str, bytes]) -> None:
-        self._results, self._now = index(meta["results"]), index(meta["now"])
+        self._results, self._now = index(meta["results"]), tick_of(meta["now"])
         self._importance = float(meta["importance"])
         self._shed = np.array(meta["shed"], np.int64).reshape(self._shed.shape)
         self._ordered.restore(meta["ordered"], saving.from_npz(state["sketch"]))

@@ -313,10 +313,10 @@ class Intake:
     def restore(self, marks: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Go on from what ``marks`` and ``arrays`` returned."""
         self.newest, self.released, *self.reached = (
-            None if mark is None else _tick(mark)
+            None if mark is None else tick_of(mark)
             for mark in (marks["newest"], marks["released"], *(marks["reached"][at] for at in range(self.next.size)))
         )
-        self.watermark = _tick(marks["watermark"])
+        self.watermark = tick_of(marks["watermark"])
         self.next, self.counted = arrays["next"], arrays["counted"]
         self.waiting = Waiting(*(arrays[f"waiting.{name}"] for name in Waiting._fields))
 
@@ -330,7 +330,7 @@ class Intake:
         return clock
 
 
-def _tick(mark: Any) -> int:
+def tick_of(mark: Any) -> int:
     """Return a tick as marks have it; raises TypeError or ValueError for what is none."""
     tick = index(mark)
     if not NO_WATERMARK <= tick <= NEVER:
