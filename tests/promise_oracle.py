@@ -1,4 +1,4 @@
-"""Say which rows of a join on sets are probed by what they promise, by brute force that can be checked by eye.
+"""Say which rows of a join on sets are let in by what they promise, by brute force that can be checked by eye.
 
 Nothing here is shared with the product: plain Python over lists, items in dictionaries. Buckets of its index that two
 items share would make it visit more; there are few items here, so there are none.
@@ -30,7 +30,7 @@ class Model:
         self.live: list[Row] = []
         self.walked: dict[int, float] = {}
         self.met: dict[int, float] = {}
-        self.levels = [[0.0, 0.0, 0.0] for _ in range(LEVELS)]  # rows that came, were probed, and their work
+        self.levels = [[0.0, 0.0, 0.0] for _ in range(LEVELS)]  # rows that came, were let in, and their work
         self.bar, self.tie, self.chance, self.mean = -1, 1.0, 0.0, 0.0
         self.promise = self.promised = self.did = 0.0
         self.rows, self.work = 0, 0.0  # since the last portion
@@ -80,7 +80,7 @@ class Model:
         self.promise = work
 
     def take(self, row: Row, *, counted: bool) -> tuple[set[tuple[int, int]], bool]:
-        """Take a row; returns its pairs, and whether it was probed."""
+        """Take a row; returns its pairs, and whether it was let in."""
         if row.ts >= self.ends:
             self.end_period(row.ts)
         self.live = [each for each in self.live if each.ts + self.span > row.ts]
@@ -91,9 +91,9 @@ class Model:
         self.rows += 1
         chosen = level > self.bar or self.lot() < (self.tie if level == self.bar else self.chance)
         others = [each for each in self.live if each.side != row.side]
-        self.live.append(row)
         if not chosen or self.busy - now > self.patience:
             return set(), False
+        self.live.append(row)
         work = 0.0
         for item in row.items if others else ():  # nothing to look up in
             visits = 1 + sum(item in each.items for each in others)

@@ -1,4 +1,4 @@
-"""Joins on sets by the clock probe the rows that the brute-force model probes, and the ledger names the rest."""
+"""Joins on sets by the clock let in the rows that the brute-force model lets in, and the ledger names the rest."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ import penstock as pen
 from penstock.core.probing import CAPACITY
 from penstock.core.setjoin import Cut, SetJoin
 from penstock.core.sets import OVERLAP, Rule, Sets
-from penstock.core.step import ARRIVED, Batch, Plan
+from penstock.core.step import ARRIVED, BUDGET, SHED, Batch, Plan
 from penstock.policies.cpu.items import ItemController
 from promise_oracle import Model, Row
 from set_oracles import pairs as exact_pairs
@@ -42,7 +42,7 @@ def as_arrays(part: list[Row]) -> tuple[Batch, Sets]:
 
 
 @pytest.mark.parametrize(("share", "seed"), [(0.3, 1), (0.2, 2), (0.05, 3)])
-def test_who_is_probed_is_who_the_model_probes(share: float, seed: int) -> None:
+def test_who_is_let_in_is_who_the_model_lets_in(share: float, seed: int) -> None:
     rows = streams(seed, 200, 3)
     model = Model(SPAN, PERIOD, AT_LEAST, 0.1, seed)
     plan = Plan(np.array([SPAN, SPAN]), np.array([1 << 40, 1 << 40]), 1, 0, 1, 0, 0)
@@ -51,7 +51,7 @@ def test_who_is_probed_is_who_the_model_probes(share: float, seed: int) -> None:
     join = SetJoin(plan, rule, weighted=False, cut=Cut(promises=True), seed=seed, adapt=control)
     join.effort.dials[CAPACITY] = np.inf
     control.start(join.effort)
-    rng, begin, probed, counted = np.random.default_rng(seed), 0, 0, False
+    rng, begin, entered, counted = np.random.default_rng(seed), 0, 0, False
     while begin < len(rows):
         part = rows[begin : begin + int(rng.integers(20, 60))]
         begin += len(part)
@@ -64,19 +64,20 @@ def test_who_is_probed_is_who_the_model_probes(share: float, seed: int) -> None:
             model.portion(work, len(part))
         batch, sets = as_arrays(part)
         left, right = join.push(batch, sets, np.empty(0, np.int64))
-        skipped = {(int(entry[0]), int(entry[1])) for entry in join.take_skipped()}
-        found, unprobed = set(), set()
+        shed = join.take_ledger()
+        found, dropped = set(), []
         for row in part:
-            others = any(each.side != row.side and each.ts + SPAN > row.ts for each in model.live)
             new, was = model.take(row, counted=counted)
             found |= new
-            probed += was
-            if not was and others:
-                unprobed.add((row.side, row.number))
+            entered += was
+            if not was:
+                dropped.append([row.side, row.number, BUDGET, row.ts, 0])
         assert found == set(zip(left.tolist(), right.tolist(), strict=True))
-        assert unprobed == skipped
+        assert dropped == shed.tolist()
+        assert join.take_skipped().size == 0
     assert join.counts[ARRIVED : ARRIVED + 2].sum() == len(rows)
-    assert 50 < probed < len(rows)
+    assert join.counts[SHED + 2 * BUDGET :][:2].sum() == len(rows) - entered
+    assert 50 < entered < len(rows)
 
 
 def tables(seed: int) -> tuple[pa.Table, pa.Table]:
@@ -152,14 +153,12 @@ def test_pairs_found_and_pairs_named_by_the_ledger_are_the_exact_join(name: str,
     rows = [list(zip(t["ts"].cast(pa.int64()).to_pylist(), t["v"].to_pylist(), strict=True)) for t in (left, right)]
     exact = set(exact_pairs(name, AT_LEAST, rows[0], rows[1], (4_000_000, 4_000_000)))
     got = set(zip(found["row_left"].to_pylist(), found["row_right"].to_pylist(), strict=True))
-    named = set()
+    dropped: list[set[int]] = [set(), set()]
     for entry in op.ledger().to_pylist():
-        assert entry["reason"] == "unprobed"
-        for skipped in entry["skipped"]:
-            for other in range(skipped["first"], skipped["end"]):
-                mine = entry["arrival"]
-                named.add((mine, other) if entry["side"] == "left" else (other, mine))
+        assert (entry["reason"], entry["shed_at_arrival"]) == ("budget", 0)
+        dropped[entry["side"] == "right"].add(entry["arrival"])
     assert got <= exact
-    assert not got & named
-    assert exact - got == exact & named
-    assert op.report().unprobed.total > 0
+    assert exact - got == {pair for pair in exact if pair[0] in dropped[0] or pair[1] in dropped[1]}
+    report = op.report()
+    assert report.shed["budget"].total == sum(map(len, dropped)) > 0
+    assert report.recall is None

@@ -43,7 +43,18 @@ from penstock.core.sets import (
     near,
     shared_by,
 )
-from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, DONE, EXPIRED, LEDGER_FULL, PAIRS, PAIRS_FULL, SHED
+from penstock.core.step import (
+    ARRIVED,
+    BUDGET,
+    COMPARISONS,
+    COPIES,
+    DONE,
+    EXPIRED,
+    LEDGER_FULL,
+    PAIRS,
+    PAIRS_FULL,
+    SHED,
+)
 from penstock.core.windows import Floats, Ints
 
 PERIOD = 16  # why the kernel came back: a period is over
@@ -150,7 +161,7 @@ def step_sets(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told
         kind = rows.kind[at] if rows.kind.size else wide(0)
         effort.kinds[side, kind] += 1
         if not treat(shelf, terms, effort, rows, told, at, kind):
-            drop(told, side, rows.row[at], tick, wide(0), wide(1))
+            drop(told, side, rows.row[at], tick, wide(0), home)
         elif home or terms.place[WAY] == BY_ITEMS:
             insert(shelf, terms.rule, side, (tick, rows.ts[at], rows.row[at], kind, home), rows.sets, at)
             make_room(shelf, terms, told, tick)
@@ -198,6 +209,7 @@ def drop(told: Any, side: int, row: int, tick: int, met: int, counted: int) -> N
     entry[0], entry[1], entry[2], entry[3], entry[4] = side, row, BUDGET, tick, met
     told.done[3] += 1
     told.counts[SHED + 2 * BUDGET + side] += counted
+    told.counts[COPIES] += 1 - counted
 
 
 @part
@@ -252,7 +264,7 @@ def treat(  # noqa: C901 - one choice
 
 @part
 def try_promising(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, size: int) -> bool:
-    """Probe the whole other window with a row that promises enough, else nothing, unless a lot says so."""
+    """Probe the whole other window with a row that promises enough, or that a lot chose; False: drop it."""
     promises, dials = effort.promises, effort.dials
     bar, level = promises.dials, level_of(promises, rows.sets, at)
     now = float(effort.mode[PASSED] if effort.mode[COUNTED] else rows.tick[at])
@@ -262,10 +274,9 @@ def try_promising(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: 
     if not chosen:
         chosen = draw(effort) < (bar[promise.TIE] if level == bar[promise.BAR] else bar[promise.CHANCE])
     if not chosen or dials[BUSY] - now > dials[PATIENCE]:
-        skip(shelf, rows, told, at)
-        return True
+        return False
     work = probe(shelf, terms, effort, rows, told, at, float(size), 0)
-    promises.levels[level, promise.PROBED] += 1.0
+    promises.levels[level, promise.ENTERED] += 1.0
     promises.levels[level, promise.COST] += work
     bar[promise.WORK] += work
     dials[BUSY] = max(dials[BUSY], now) + work / dials[CAPACITY]

@@ -1,9 +1,9 @@
-"""Tell which rows of a join on sets are worth probing, by what the lists of their items have brought.
+"""Tell which rows of a join on sets are worth letting in, by what the lists of their items have brought.
 
 An item falls into a slot. A slot counts how often lists of its items were walked, and how many of their postings
 were of rows that were met; both fade. So it knows what a walk brings. Over the items of a row that is summed up: its
 promise. Promises that are about the same have the same level, four levels an octave. Rows above a level, the bar, are
-probed; on it, and now and then below it, by lot.
+let in: probed, and kept for others. On it, and now and then below it, a lot decides.
 """
 
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ LOWEST = (1023 - 26) << 2  # the level of 2 ** -26 and less
 PRIOR = 1.0  # walks that a slot is taken to have had, that brought the mean
 # columns of `lists`: how often they were walked, and postings of rows that were met
 WALKED, MET = 0, 1
-# columns of `levels`: rows that came, rows that were probed, and their work
-CAME, PROBED, COST = 0, 1, 2
+# columns of `levels`: rows that came, rows that were let in, and the work of their probes
+CAME, ENTERED, COST = 0, 1, 2
 # entries of `dials`: the level that rows must exceed, the chance of rows on it, the chance of rows below it, what a
 # walk brings on the mean, the work a row that is promised, rows and work since that was promised, work promised and
 # done lately
@@ -32,7 +32,7 @@ DIALS = 9
 
 
 class Promises(NamedTuple):
-    """What is known of the slots, and who is probed."""
+    """What is known of the slots, and who is let in."""
 
     lists: Floats  # (slot, WALKED..MET), fading
     levels: Floats  # (level, CAME..COST), fading
@@ -40,7 +40,7 @@ class Promises(NamedTuple):
 
 
 def unknown(*, used: bool) -> Promises:
-    """Return promises that are all alike, so that everybody is probed; with room for items if they are `used`."""
+    """Return promises that are all alike, so that everybody is let in; with room for items if they are `used`."""
     dials = np.zeros(DIALS)
     dials[[BAR, TIE]] = -1.0, 1.0
     return Promises(np.zeros((1 << BITS if used else 1, 2)), np.zeros((LEVELS, 3)), dials)

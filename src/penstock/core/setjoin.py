@@ -52,7 +52,7 @@ class Cut(NamedTuple):
     basic: int = 1
     length: tuple[int, int] = (ENDLESS, ENDLESS)
     kinds: int = 1
-    promises: bool = False  # whether rows are probed by what they promise
+    promises: bool = False  # whether rows are let in by what they promise
 
 
 Place = tuple[int, int, int]  # how rows are divided between shards, the number of this one, and how many there are
@@ -65,7 +65,7 @@ class Adapt(Protocol):
         """End a period, at a tick: set the effort of the next."""
 
     def retune(self, effort: Effort, work: float) -> None:
-        """Set who is probed, for so much work a row; called where it is chosen by what rows promise."""
+        """Set who is let in, for so much work a row; called where it is chosen by what rows promise."""
 
 
 class SetJoin(Entries):

@@ -82,7 +82,8 @@ EXPIRY = -1
 # entries of `counts`; those from ARRIVED on are one per side
 PAIRS, COMPARISONS = 0, 1
 ARRIVED, EXPIRED, SHED = 2, 4, 6
-COUNTS = SHED + 2 * len(REASONS)
+COPIES = SHED + 2 * len(REASONS)  # rows given up that another shard counts
+COUNTS = COPIES + 1
 # columns of the ledger
 SIDE, ROW_NUMBER, REASON, SHED_AT, SHED_NEXT = 0, 1, 2, 3, 4
 

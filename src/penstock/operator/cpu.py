@@ -33,9 +33,10 @@ def cpu(  # noqa: PLR0913 - one budget
 
     The idea: on a condition, every row enters its window, and what is saved is comparisons. When rows come faster
     than they can be compared with the whole other window, each is compared with the part that pays most, learned from
-    a sample. On equal keys, a row is probed or not, by what it would find, and if there is no time even to let all
-    rows enter, some are dropped at the queue. What was given up is in the ledger, row by row. With
-    `comparisons_per_second` time is the rows' own, and a run repeats.
+    a sample. By the clock, with an index on sets, rows that promise most are let in instead, and others are dropped.
+    On equal keys, a row is probed or not, by what it would find, and if there is no time even to let all rows enter,
+    some are dropped at the queue. What was given up is in the ledger, row by row. With `comparisons_per_second` time
+    is the rows' own, and a run repeats.
 
     Parameters:
         comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
@@ -45,8 +46,8 @@ def cpu(  # noqa: PLR0913 - one budget
             straight back from the last one, for then rows were waiting. If rows are behind, it gets so much less.
         share: by the same clock, the part of each second of the time column that the join may be at work; of each
             tick, where time is in ticks.
-        method: on a condition "selective" ("auto" means it; with an index and a latency, "auto" probes the rows
-            that promise most by their items); or, to compare with: "rate", "correlation" or
+        method: on a condition "selective" ("auto" means it; with an index and a latency, "auto" lets in the
+            rows that promise most by their items); or, to compare with: "rate", "correlation" or
             "direction", the paper's steps, each with those before it. On equal keys "auto": the best choice of rows
             and of how many to probe, by what it promises; "dual" as dual2006 has it, "rear" without its
             front-shedding, or "selective". To compare with: "random-drop" drops rows at the queue; on keys also

@@ -20,7 +20,7 @@ from penstock.core.probing import BY_ITEMS, BY_TURNS, WHOLE
 from penstock.core.rng import placed
 from penstock.core.setjoin import Place, SetJoin
 from penstock.core.sets import Sets
-from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
+from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, COPIES, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, LatencyWarning, SchemaError, StateError, WindowError
 from penstock.operator import saving
@@ -36,7 +36,7 @@ from penstock.streams.encodings import decoded, decoded_schema
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 11  # of the saved state
+VERSION = 12  # of the saved state
 LEDGER = ("keep", "off")
 MOST_WAITING = 1 << 20  # rows that wait to know the columns of another stream, before more are refused
 FREED, RESTS = 1 << 24, 5.0  # bytes to give back at once, and seconds between: what is used again had to be got anew
@@ -600,7 +600,7 @@ class Join:
         if self._recall is not None:
             return self._recall.pairs, self._recall.importance if important else None
         dropped = self._core.counts[SHED + 2 * BUDGET : SHED + 2 * BUDGET + 2]
-        if self._unprobed.any() or dropped.any():  # by a CPU budget
+        if self._unprobed.any() or dropped.any() or self._core.counts[COPIES]:
             return None, None
         return Guess(emitted), Guess(self._importance) if important else None
 

@@ -152,7 +152,7 @@ def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
 
 
 def _promises(bound: Bound, cpu: Cpu, rule: Rule) -> bool:
-    """Say whether rows are probed by what their items promise: by default, with an index and a latency."""
+    """Say whether rows are let in by what their items promise: by default, with an index and a latency."""
     indexed = bound.reader is not None and rule.indexed and cpu.types is None
     return bool(indexed) and cpu.latency is not None and cpu.method == "auto"
 

@@ -64,9 +64,12 @@ class Reader(NamedTuple):
         if self.coder is None:
             return _numbers(column, name, first)
         sizes, item, weight = _flat(column)
+        burden: Floats = np.empty(0)
+        if self.condition.kind != PRODUCT and not item.null_count:
+            sets = tidied(sizes, np.array(self.coder.code([item])[0], np.int64), burden)
+            return sets, sets.size > 0
         rows = np.repeat(np.arange(sizes.size), sizes)
         keep = item.is_valid().to_numpy(zero_copy_only=False)
-        burden: Floats = np.empty(0)
         if self.condition.kind == PRODUCT:
             burden = np.ones(rows.size) if weight is None else _weights(weight, name, rows[keep], keep, first)
             keep = keep & (burden != 0)  # what weighs nothing adds nothing
@@ -175,10 +178,7 @@ def _flat(column: pa.ChunkedArray) -> tuple[Ints, pa.Array, pa.Array | None]:
     if pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     offsets = array.offsets.to_numpy().astype(np.int64)
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    sizes = np.where(valid, np.diff(offsets), 0)
-    ends = np.cumsum(sizes)
-    where = np.repeat(offsets[:-1] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+    sizes = np.diff(offsets)
     if pa.types.is_map(array.type):
         children = [array.keys, array.items]
     elif pa.types.is_struct(array.type.value_type):
@@ -187,7 +187,13 @@ def _flat(column: pa.ChunkedArray) -> tuple[Ints, pa.Array, pa.Array | None]:
         children = [pc.if_else(gone, pa.scalar(None, child.type), child) for child in children]
     else:
         children = [array.values]
-    got = [child.take(pa.array(where)) for child in children]
+    if array.null_count:  # what is behind a null does not count
+        sizes = np.where(array.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
+        ends = np.cumsum(sizes)
+        where = np.repeat(offsets[:-1] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+        got = [child.take(pa.array(where)) for child in children]
+    else:
+        got = [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children]
     return sizes, got[0], got[1] if len(got) == 2 else None
 
 

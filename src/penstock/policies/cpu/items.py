@@ -1,4 +1,4 @@
-"""The controller of joins on sets by the clock on the wall: which rows are probed, so that the work fits the time."""
+"""The controller of joins on sets by the clock on the wall: which rows are let in, so that the work fits the time."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from penstock.core.promise import (
     CHANCE,
     COST,
     DID,
+    ENTERED,
     LEVELS,
     MEAN,
-    PROBED,
     PROMISE,
     PROMISED,
     ROWS,
@@ -34,10 +34,11 @@ SURE = 4.0  # rows of a level whose work tells as much as that of all levels
 class ItemController:
     """What is done at the end of a period, and before each portion. All it learns is in the effort.
 
-    The idea: every row enters its window, which costs little. What costs time is to walk the lists of its items, and
-    few rows find most of the pairs. Which they are is told by the items: lists that brought many pairs do so again.
-    So rows are probed, each with the whole other window, in the order of what they promise, and as many of them as
-    there is time for. A part of the work goes to rows by lot, which teaches about the others.
+    The idea: what costs time is to walk the lists of a row's items, and few rows find most of the pairs. Which they
+    are is told by the items: lists that brought many pairs do so again. Rows that meet share items, so they promise
+    alike: who promises much finds much among those that do. So those that promise most are let in, as many as there
+    is time for: each is probed with the whole other window, and kept for others. The rest is dropped, so that lists
+    are short. A part of the work goes to rows by lot, which teaches about the others.
 
     Cost: O(slots) at the end of a period; O(levels) before each portion, whatever the number of items.
     """
@@ -72,18 +73,18 @@ def choose(levels: Floats, dials: Floats, costs: Floats, work: float, sampling: 
     What was promised for the rows of the last portion, and what they took, tells how far to trust the promise.
     """
     levels, dials, costs = borrowed(levels), borrowed(dials), borrowed(costs)
-    came = probed = cost = total = 0.0
+    came = entered = cost = total = 0.0
     for level in range(costs.size):
         came += levels[level, CAME]
-        probed += levels[level, PROBED]
+        entered += levels[level, ENTERED]
         cost += levels[level, COST]
-    if probed == 0.0:
+    if entered == 0.0:
         return
     dials[PROMISED] = FADE * dials[PROMISED] + dials[PROMISE] * dials[ROWS]
     dials[DID] = FADE * dials[DID] + (dials[WORK] if dials[PROMISE] > 0.0 else 0.0)
     dials[ROWS] = dials[WORK] = 0.0
     for level in range(costs.size):
-        each = (levels[level, COST] + SURE * cost / probed) / (levels[level, PROBED] + SURE)
+        each = (levels[level, COST] + SURE * cost / entered) / (levels[level, ENTERED] + SURE)
         costs[level] = each * levels[level, CAME] / came
         total += costs[level]
     work /= missed(dials[PROMISED], dials[DID])
