@@ -225,6 +225,7 @@ def test_what_cannot_be_joined_is_said(error: type[Exception], on: Any, options:
     [
         (lambda: pen.overlap("a", at_least=0), "at_least"),
         (lambda: pen.overlap("a", at_least=1.5), "at_least"),  # type: ignore[arg-type]
+        (lambda: pen.overlap("a", at_least=1, index="time"), "index"),
         (lambda: pen.inner_product("a", at_least=0), "at_least"),
         (lambda: pen.band("a", within=-1), "within"),
         (lambda: pen.band(3, within=1), "band"),

@@ -1,5 +1,6 @@
 """Joins under a CPU budget do what the brute-force model says, and what they skip makes up the exact join."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -144,8 +145,8 @@ def test_utility_does_what_the_model_does(combine: str, joint: Callable[[float, 
 
 
 @pytest.mark.parametrize("method", METHODS[:4])
-@pytest.mark.parametrize("index", [True, False])
-def test_what_was_found_and_what_the_ledger_names_is_the_exact_join(method: str, *, index: bool) -> None:
+@pytest.mark.parametrize("index", [True, False, "identifiers"])
+def test_what_was_found_and_what_the_ledger_names_is_the_exact_join(method: str, index: Any) -> None:
     rows = streams(11, shift=37, surge=4)
     exact = set(pairs("overlap", 2, *rows, (40, 40)))
     how = budget(setting(method, 40.0)) | {"on": pen.overlap("value", at_least=2, index=index)}
@@ -159,6 +160,39 @@ def test_what_was_found_and_what_the_ledger_names_is_the_exact_join(method: str,
     assert not got & named
     assert got | (named & exact) == exact
     assert len(got) < len(exact)
+
+
+@pytest.mark.parametrize("index", [True, "identifiers"])
+def test_uncut_lists_in_order_of_identifiers_are_walked_whole_or_not_at_all(index: Any) -> None:
+    rows = streams(11, shift=37, surge=4)
+    cpu = pen.cpu(comparisons_per_second=60.0, method="direction", basic_window="none", every=10, queue=4)
+    on = pen.overlap("value", at_least=2, index=index)
+    result = pen.run(table(rows[0]), table(rows[1]), on=on, time="ts", window=40, cpu=cpu)
+    gone = skipped(result.ledger, rows)
+    in_part = 0
+    for (side, row), partners in gone.items():
+        now = rows[side][row][0]
+        before = {j for j, (ts, items) in enumerate(rows[1 - side]) if now - 40 < ts < now and items}
+        in_part += not before <= partners
+    assert len(gone) > 100
+    assert bool(in_part) == (index is True)
+
+
+def test_lists_in_order_of_identifiers_take_the_steps_of_trees() -> None:
+    rows = streams(11, ticks=90, shift=20)
+    comparisons = [
+        pen.run(
+            table(rows[0]), table(rows[1]), on=pen.overlap("value", at_least=2, index=index), time="ts", window=90
+        ).report.comparisons
+        for index in (True, "identifiers")
+    ]
+    steps = 0
+    for side in rows:
+        seen: Counter[int] = Counter()
+        for _, items in side:
+            seen.update(set(items))
+            steps += int(sum(2 * np.log2(1 + seen[item]) for item in sorted(set(items))))
+    assert comparisons[1] - comparisons[0] == steps > 0
 
 
 @settings(deadline=None, max_examples=15)

@@ -31,6 +31,8 @@ FIRST, SINCE = 0, 1
 ITEM, OWNER, OLDER = 0, 1, 2
 # conditions
 OVERLAP, EQUAL, CONTAINS, CONTAINED, PRODUCT, BAND = 0, 1, 2, 3, 4, 5
+# how rows are found: one by one, by lists in order of time, or at the cost of lists in order of identifiers
+NESTED, BY_TIME, BY_IDENTIFIER = 0, 1, 2
 FIRST_ROOM = 1024  # rows and items
 SPARE = 16  # times the room that is needed, before it is given back
 FEW = 24  # up to so many items are sorted by insertion
@@ -41,7 +43,7 @@ class Rule(NamedTuple):
 
     kind: int
     bound: float  # at least so many items, at least such a product, or within such a distance
-    indexed: int  # 0: every row is compared (nested loop)
+    indexed: int  # NESTED..BY_IDENTIFIER
 
 
 class Sets(NamedTuple):
@@ -194,6 +196,26 @@ def insert(shelf: Shelf, rule: Rule, side: int, stamp: Any, sets: Sets, at: int)
             link(shelf, side, slot, posting + i, place, item)
     marks[NEXT + side] += 1
     marks[POSTING + side] += size
+
+
+@part
+def climbed(shelf: Shelf, side: int) -> float:
+    """Return the steps by which the newest row gets into lists in order of identifiers, and out of them in the end.
+
+    Such a list is a balanced tree of the rows in a basic window that have the item: log2 of their number, each way
+    (gedik2007 §4.2.2). How many there are is counted: O(postings).
+    """
+    marks, mask, items = shelf.marks, shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
+    newest, oldest = (marks[NEXT + side] - 1) & mask, marks[LOW + side] & mask
+    first = shelf.basic[side, marks[BASIC + side] % shelf.basic.shape[1], FIRST]
+    alive, begin, steps = shelf.stamp[side, oldest, BEGIN], shelf.stamp[side, newest, BEGIN], 0.0
+    for mine in range(begin, begin + shelf.stamp[side, newest, SIZE]):
+        posting, rows = mine, 0
+        while posting >= alive and shelf.link[side, posting & items, OWNER] >= first:
+            rows += shelf.link[side, posting & items, ITEM] == shelf.item[side, mine & items]
+            posting = shelf.link[side, posting & items, OLDER]
+        steps += 2.0 * np.log2(1.0 + rows)
+    return steps
 
 
 @part

@@ -4,10 +4,10 @@ from typing import Any
 
 from penstock.errors import InputError
 from penstock.operator.settings import pair, positive
-from penstock.streams.sets import Condition
+from penstock.streams.sets import INDEXES, Condition
 
 
-def overlap(column: Any, *, at_least: int, index: bool = True) -> Condition:
+def overlap(column: Any, *, at_least: int, index: bool | str = True) -> Condition:
     """Join rows whose sets share at least so many items: ``on=pen.overlap("words", at_least=3)``.
 
     An item counts once however often it stands in a list. An empty set joins nothing.
@@ -15,7 +15,9 @@ def overlap(column: Any, *, at_least: int, index: bool = True) -> Condition:
     Parameters:
         column: a column of lists (of numbers, strings or whatever can be a key), or ("left", "right").
         at_least: how many items, 1 or more.
-        index: find rows by an inverted index whose lists are in order of time; False: compare all (nested loop).
+        index: find rows by an inverted index whose lists are in order of time; False: compare all (nested loop). To
+            compare with, "identifiers": count the work that it takes if lists are in that order instead. They are
+            walked to their end then, and to get in and out takes log2 of their length.
 
     Examples:
         >>> import penstock as pen, pyarrow as pa
@@ -31,37 +33,37 @@ def overlap(column: Any, *, at_least: int, index: bool = True) -> Condition:
     """
     if isinstance(at_least, bool) or not isinstance(at_least, int) or at_least < 1:
         raise InputError("at_least", repr(at_least), "give a whole number, at least 1")
-    return Condition("overlap", pair("overlap", column), float(at_least), index)
+    return Condition("overlap", pair("overlap", column), float(at_least), known(index))
 
 
-def set_equal(column: Any, *, index: bool = True) -> Condition:
+def set_equal(column: Any, *, index: bool | str = True) -> Condition:
     """Join rows whose sets hold the same items, in whatever order and however often.
 
     Parameters:
         column, index: as for ``penstock.overlap``.
     """
-    return Condition("set_equal", pair("set_equal", column), index=index)
+    return Condition("set_equal", pair("set_equal", column), index=known(index))
 
 
-def contains(column: Any, *, index: bool = True) -> Condition:
+def contains(column: Any, *, index: bool | str = True) -> Condition:
     """Join rows whose left set holds every item of the right set, whichever came later.
 
     Parameters:
         column, index: as for ``penstock.overlap``.
     """
-    return Condition("contains", pair("contains", column), index=index)
+    return Condition("contains", pair("contains", column), index=known(index))
 
 
-def contained_in(column: Any, *, index: bool = True) -> Condition:
+def contained_in(column: Any, *, index: bool | str = True) -> Condition:
     """Join rows whose right set holds every item of the left set, whichever came later.
 
     Parameters:
         column, index: as for ``penstock.overlap``.
     """
-    return Condition("contained_in", pair("contained_in", column), index=index)
+    return Condition("contained_in", pair("contained_in", column), index=known(index))
 
 
-def inner_product(column: Any, *, at_least: float, index: bool = True) -> Condition:
+def inner_product(column: Any, *, at_least: float, index: bool | str = True) -> Condition:
     """Join rows whose weighted sets have an inner product of at least so much.
 
     Parameters:
@@ -70,7 +72,7 @@ def inner_product(column: Any, *, at_least: float, index: bool = True) -> Condit
         at_least: more than 0.
         index: as for ``penstock.overlap``.
     """
-    return Condition("inner_product", pair("inner_product", column), positive("at_least", at_least), index)
+    return Condition("inner_product", pair("inner_product", column), positive("at_least", at_least), known(index))
 
 
 def band(column: Any, *, within: float) -> Condition:
@@ -83,3 +85,10 @@ def band(column: Any, *, within: float) -> Condition:
     Cost: a nested loop over the window.
     """
     return Condition("band", pair("band", column), positive("within", within, zero=True), index=False)
+
+
+def known(index: bool | str) -> bool | str:
+    """Return how rows are found, if that is known."""
+    if index not in INDEXES:
+        raise InputError("index", repr(index), 'give True, False, or "identifiers"')
+    return index

@@ -52,7 +52,7 @@ def cpu(  # noqa: PLR0913 - one budget
             and of how many to probe, by what it promises; "dual" as dual2006 has it, "rear" without its
             front-shedding, or "selective". To compare with: "random-drop" drops rows at the queue; on keys also
             "modular", by how often their partners come, and "integrated", by that and the partners in memory.
-        basic_window: the parts that a window is cut into; default a twentieth of the window.
+        basic_window: the parts that a window is cut into; default a twentieth of the window. To compare with: "none".
         every: how often to adapt: half the period of bursts is good; default a quarter of the window.
         queue: how long a row may wait; default as long as a basic window, at least 2 ticks.
         sampling: the share of the work that goes into learning (the paper's gamma).

@@ -12,7 +12,7 @@ from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
 from penstock.core.probing import WHOLE
 from penstock.core.setjoin import ENDLESS, Cut, Place, SetJoin
-from penstock.core.sets import OVERLAP, Rule
+from penstock.core.sets import BY_TIME, OVERLAP, Rule
 from penstock.core.windows import Floats
 from penstock.errors import BudgetError, InputError, WindowError
 from penstock.operator.settings import Bound
@@ -27,6 +27,7 @@ from penstock.streams.times import nanoseconds
 Budgeted = SetJoin | DualJoin | GateJoin  # with a CPU budget, or on a condition
 Core = WindowJoin | ExactJoin | Budgeted
 BASIC_WINDOWS, PERIODS = 20, 4  # in a window, unless told otherwise; a queue holds as much as a basic window
+UNCUT = "none"  # for a basic window: there are none
 SHARES = 2  # periods in the rows that are ranked, or in the windows of both sides
 
 
@@ -36,9 +37,7 @@ def windows(bound: Bound, place: Place = (WHOLE, 0, 1)) -> Core:
     if not isinstance(cpu, Cpu):
         if read is None:
             return bound.core(bound.plan())
-        on = read.condition
-        rule = Rule(on.kind, float(on.bound), int(on.index))
-        return SetJoin(bound.plan(), rule, weighted=read.weighted, place=place)
+        return SetJoin(bound.plan(), read.condition.rule, weighted=read.weighted, place=place)
     _check(bound, cpu)
     if read is not None or cpu.method == "selective":
         return _selective(bound, cpu, place)
@@ -116,11 +115,7 @@ def _dual(bound: Bound, cpu: Cpu) -> DualJoin:
 def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
     """Make windows that are probed in part; a key is a set of one item."""
     read = bound.reader
-    rule = (
-        Rule(read.condition.kind, float(read.condition.bound), int(read.condition.index))
-        if read
-        else Rule(OVERLAP, 1.0, 1)
-    )
+    rule = read.condition.rule if read else Rule(OVERLAP, 1.0, BY_TIME)
     weighted = read is not None and read.weighted
     period = _ticks(bound, "every", cpu.every, [max(1, max(bound.span) // PERIODS)])[0]
     seed = int(bound.settings.seed)
@@ -131,9 +126,11 @@ def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
         core.effort.dials[probing.CAPACITY] = _work(bound, cpu)
         chooser.start(core.effort)
         return core
-    length = _ticks(bound, "basic_window", cpu.basic_window, [-(-span // BASIC_WINDOWS) for span in bound.span])
+    cuts = None if cpu.basic_window == UNCUT else cpu.basic_window
+    length = _ticks(bound, "basic_window", cuts, [-(-span // BASIC_WINDOWS) for span in bound.span])
+    queue = _ticks(bound, "queue", cpu.queue, [max(2, *length)])[0]
     counts = [1 - (-(span + bound.lateness) // each) for span, each in zip(bound.span, length, strict=True)]
-    if _drops(cpu):  # rows are probed fully or not at all
+    if _drops(cpu) or cpu.basic_window == UNCUT:  # where they are dropped, rows are probed fully or not at all
         length, counts = [ENDLESS, ENDLESS], [1, 1]
     control = Controller(
         method="selective" if cpu.method == "auto" else cpu.method,
@@ -146,7 +143,7 @@ def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
     cut = Cut(max(counts), (length[0], length[1]), max(1, len(cpu.utility or ())))
     core = SetJoin(bound.plan(), rule, weighted=weighted, cut=cut, seed=seed, adapt=control, place=place)
     core.effort.dials[probing.CAPACITY] = _work(bound, cpu)
-    core.effort.dials[probing.PATIENCE] = _ticks(bound, "queue", cpu.queue, [max(2, *length)])[0]
+    core.effort.dials[probing.PATIENCE] = queue
     control.start(core.effort)
     return core
 

@@ -8,7 +8,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.sets import BAND, CONTAINED, CONTAINS, EQUAL, OVERLAP, PRODUCT, Sets, tidied
+from penstock.core.sets import (
+    BAND,
+    BY_IDENTIFIER,
+    BY_TIME,
+    CONTAINED,
+    CONTAINS,
+    EQUAL,
+    NESTED,
+    OVERLAP,
+    PRODUCT,
+    Rule,
+    Sets,
+    tidied,
+)
 from penstock.core.windows import Floats, Ints
 from penstock.errors import ConditionError
 from penstock.streams.keys import Coder, common_type
@@ -21,6 +34,7 @@ KINDS = {
     "inner_product": PRODUCT,
     "band": BAND,
 }
+INDEXES: dict[Any, int] = {False: NESTED, True: BY_TIME, "identifiers": BY_IDENTIFIER}
 BOUNDS = {"overlap": "at_least", "inner_product": "at_least", "band": "within"}
 
 
@@ -31,7 +45,7 @@ class Condition:
     name: str
     columns: tuple[str, str]
     bound: float = 0.0
-    index: bool = True  # an inverted index; False: a nested loop
+    index: Any = True  # an inverted index; False: a nested loop; "identifiers": as if its lists were in their order
 
     def __str__(self) -> str:
         shown = repr(self.columns[0] if self.columns[0] == self.columns[1] else self.columns)
@@ -42,6 +56,11 @@ class Condition:
     def kind(self) -> int:
         """The condition as the core knows it."""
         return KINDS[self.name]
+
+    @property
+    def rule(self) -> Rule:
+        """What the core knows of it."""
+        return Rule(self.kind, float(self.bound), INDEXES[self.index])
 
 
 class Reader(NamedTuple):
