@@ -87,7 +87,7 @@ def band(column: Any, *, within: float) -> Condition:
     return Condition("band", pair("band", column), positive("within", within, zero=True), index=False)
 
 
-def known(index: bool | str) -> bool | str:
+def known(index: Any) -> Any:
     """Return how rows are found, if that is known."""
     if index not in INDEXES:
         raise InputError("index", repr(index), 'give True, False, or "identifiers"')
