@@ -5,7 +5,7 @@ Nothing here is shared with the product: plain Python, keys in dictionaries, eve
 
 from __future__ import annotations
 
-from math import frexp, sqrt
+from math import frexp, inf, sqrt
 from typing import NamedTuple
 
 from cpu_oracle import draw
@@ -57,7 +57,8 @@ class Gate:
         self.level: dict[int, int] = {}
         self.mass = [0.0] * LEVELS
         self.came, self.total = [0, 0], [0.0, 0.0]
-        self.bar, self.tie, self.promise = -1, 1.0, 0.0
+        self.bar, self.tie, self.promise, self.most = -1, 1.0, 0.0, inf
+        self.left = 0
         self.promised = self.did = 0.0
         self.draws = 0
         self.began: int | None = None
@@ -65,21 +66,23 @@ class Gate:
         self.held: list[Row] = []
         self.rows: list[Row] = []
 
-    def portion(self, rows: list[Row], work: float | None) -> list[int]:
-        """Take rows that have so much work each, and return the places of those that are let in."""
+    def portion(self, rows: list[Row], work: float | None, left: int) -> list[int]:
+        """Take rows that have so much work each, of so many left, and return the places of those that are let in."""
+        self.left = left
         if work is not None:
             self.set_bar(work)
         if self.began is None or rows[0].ts - self.began >= self.every:
             self.end_period(rows[0].ts, work)
-        inside, found = [], 0
+        inside, found, told = [], 0, 0.0
         for at, row in enumerate(rows):
             slot = slot_of(row.code)
             level = self.level.get(slot, 0)
             self.seen.setdefault(slot, [0.0, 0.0])[row.side] += 1
             self.mass[level] += 1
             self.came[row.side] += 1
-            if self.passes(row, level):
+            if told < self.most and self.passes(row, level):
                 inside.append(at)
+                told += ENTRY + middle(level)
                 found += sum(self.meet(row, other) for other in self.held)
                 self.held.append(row)
         self.promised = 0.9 * self.promised + self.promise * len(rows)
@@ -121,6 +124,7 @@ class Gate:
             return
         if self.promised > 0 and self.did > 0:
             work /= min(16.0, max(1 / 16, self.did / self.promised))
+        self.most = inf if self.method == "random-drop" else work * self.left
         mass = [each / sum(self.mass) for each in self.mass]
         if self.method == "random-drop":
             found = sum(each * middle(level) for level, each in enumerate(mass))

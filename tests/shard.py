@@ -73,7 +73,7 @@ class Shard:
         for kind, rows in ((LEDGER, self.ledger), (ARCHIVE, self.archive)):
             rows += [row for data in beside if data[0] == kind for row in saving.from_ipc(data[1:]).to_pylist()]
         rows = out[out[BESIDE].isna()].drop(columns=[BESIDE])
-        return sorted(map(str, rows.astype(str).to_dict("records")))
+        return sorted(str({name: str(value) for name, value in row.items()}) for row in rows.to_dict("records"))
 
     def state(self) -> dict[str, Any]:
         """Return everything the shard keeps."""

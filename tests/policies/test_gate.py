@@ -49,8 +49,9 @@ def test_who_is_let_in_is_who_the_model_lets_in(method: str, share: float, seed:
         part = rows[begin : begin + int(rng.integers(5, 60))]
         begin += len(part)
         work = None if begin < 60 else share * float(rng.uniform(100, 300))
+        rest = int(rng.integers(len(part), 3 * len(part)))
         if work is not None:
-            join.pace(work * len(part), len(part), fresh=False)
+            join.pace(work * len(part), len(part), left=rest, fresh=False)
         number = []
         for row in part:
             number.append(numbers[row.side])
@@ -59,7 +60,7 @@ def test_who_is_let_in_is_who_the_model_lets_in(method: str, share: float, seed:
         none = np.empty(0, np.int64)
         clock, key = np.empty((0, 2), np.int64), np.empty(side.size, np.int32)
         batch = Batch(side.astype(np.int8), key, np.array(number), ts, ts, clock, none, np.empty(0))
-        want = model.portion(part, work)
+        want = model.portion(part, work, rest)
         left, right = join.push(batch, code)
         dropped = {(int(entry[0]), int(entry[1])) for entry in join.take_ledger()}
         assert dropped == {(part[at].side, number[at]) for at in range(len(part)) if at not in want}
@@ -183,7 +184,7 @@ def test_slots_grow_with_the_keys() -> None:
             np.empty(0, np.int64),
             np.empty(0),
         )
-        join.pace(10.0 * code.size, code.size, fresh=False)
+        join.pace(10.0 * code.size, code.size, left=code.size, fresh=False)
         join.push(batch, code)
     assert 2 * keys < join.gate.level.size <= 1 << core_gate.LAST_BITS
     assert join.live(0) + join.live(1) < 4000 * 2 * SPAN / 5

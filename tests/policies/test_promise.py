@@ -57,7 +57,7 @@ def test_who_is_let_in_is_who_the_model_lets_in(share: float, seed: int) -> None
         begin += len(part)
         if begin > 150:
             work = share * 100.0 * len(part)
-            join.pace(work, len(part), fresh=not counted)
+            join.pace(work, len(part), left=len(part), fresh=not counted)
             if not counted:
                 model.busy = model.passed
             counted = True

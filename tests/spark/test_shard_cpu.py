@@ -117,15 +117,15 @@ def test_a_third_of_a_latency_is_for_each_micro_batch_and_some_for_spark(monkeyp
     now = [100.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     head = Head({}, 1)
-    assert processor._seconds(head, Packed(100.0, 100.0), 6.0, 1) == pytest.approx(1.7)
+    assert processor._seconds(head, Packed(100.0, 100.0), 6.0, 1) == pytest.approx(1.6)
     head.ended, now[0] = 101.0, 102.0  # Spark took half a second from there to the packing, and half since
-    assert processor._seconds(head, Packed(101.5, 101.7), 6.0, 1) == pytest.approx(1.7 - 0.5 - 0.5)
+    assert processor._seconds(head, Packed(101.5, 101.7), 6.0, 1) == pytest.approx(1.6 - 0.5 - 0.5)
     head.ended, now[0] = 102.5, 109.0  # the trigger made it wait
-    assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx(1.7 - 0.55)
+    assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx(1.6 - 0.55)
     head.between, head.ended = 3.0, 105.0
-    assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx(1.7 - 1.0)
+    assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx(1.6 - 1.0)
     head.slower = 2.0  # to hand pairs over took as long as to find them
-    assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx((1.7 - 1.0) / 2)
+    assert processor._seconds(head, Packed(109.0, 109.0), 6.0, 1) == pytest.approx((1.6 - 1.0) / 2)
 
 
 def test_time_to_hand_pairs_over_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +155,9 @@ def test_shards_that_share_a_core_get_equal_parts_of_the_time(monkeypatch: pytes
     for _ in range(3):
         got.append(processor._seconds(Head({}, 3), packed, 6.0, 3))
         now[0] += got[-1]
-    assert got == pytest.approx([0.4] * 3)
+    assert got == pytest.approx([1.1 / 3] * 3)
     now[0] = 101.5  # those before it took longer: what is left is less than its part
-    assert processor._seconds(Head({}, 3), packed, 6.0, 3) == pytest.approx(0.2)
+    assert processor._seconds(Head({}, 3), packed, 6.0, 3) == pytest.approx(0.1)
 
 
 def test_a_share_of_the_time_is_divided_among_the_shards_of_a_core() -> None:

@@ -217,7 +217,7 @@ class DualJoin(Entries):
         """Take notice of a changed limit."""
         self.lanes.limit[:2] = self.plan.limit
 
-    def pace(self, work: float, rows: int, *, fresh: bool) -> None:
+    def pace(self, work: float, rows: int, *, left: int, fresh: bool) -> None:  # noqa: ARG002 - others have no queue
         """Let so many rows that come now have so much work together; `fresh`: what came before is done with."""
         dials, kind = self.lanes.dials, self.lanes.kind
         dials[[CAPACITY, PATIENCE]] = pace_of(work, rows)

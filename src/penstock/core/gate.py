@@ -3,7 +3,8 @@
 Keys are told apart by a slot that their code falls into. A slot counts its rows on each side, fading. What a row of
 it would find if all rows of the slot were let in is its gain; slots of about the same gain have the same level, four
 levels an octave. A row passes above a level, the bar; on it, if its key is among those that a lot chose. So to move
-the bar changes who passes without a look at the slots. Slots where nobody has partners are of level 0.
+the bar changes who passes without a look at the slots. Slots where nobody has partners are of level 0. Rows of a key
+may come all at once: when those let in promise more work than there is time for until the batch ends, nobody passes.
 """
 
 from typing import Any, NamedTuple
@@ -24,9 +25,10 @@ WORD = 64
 ROW = 100.0  # the work of a row that is let in, in pairs
 # dials: the level that rows must exceed, the share of the keys (or rows) on it that pass, when the period began, how
 # many ticks and rows it lasts, work a row that there is time for and that the bar promises, work promised and done
-# lately, whether levels have been told apart, and by side the rows seen, fading
+# lately, whether levels have been told apart, by side the rows seen, fading; rows until the batch is over, and the
+# work that may be promised to those at hand
 BAR, TIE, BEGAN, TICKS, ROWS, WORK, PROMISE, PROMISED, DID, LEARNED, SEEN = range(11)
-DIALS = 12
+LEFT, MOST, DIALS = 12, 13, 14
 # marks: draws, rows let in, slots in use, and by side the rows that came in this period
 DRAWS, ENTERED, USED, CAME = 0, 1, 2, 3
 MARKS = 5
@@ -48,6 +50,7 @@ def empty(seed: State, *, by_lot: bool) -> Gate:
     """Return a gate through which everybody passes."""
     dials = np.zeros(DIALS)
     dials[[BAR, TIE, BEGAN, TICKS, ROWS, WORK]] = -1.0, 1.0, -np.inf, np.inf, np.inf, np.inf
+    dials[[LEFT, MOST]] = np.inf
     slots = 1 << FIRST_BITS
     return Gate(
         np.zeros((slots, 2), np.float32),
@@ -66,6 +69,9 @@ def gain_of() -> Floats:
     gains = (bounds[:-1] + bounds[1:]) / 2
     gains[0] = 0.0
     return gains
+
+
+GAINS = gain_of()
 
 
 @part
@@ -88,6 +94,7 @@ def sift(gate: Gate, batch: Batch, code: Ints, kept: Ints, shed: Ints, counts: I
     """
     gate, batch, code = borrowed(gate), borrowed(batch), borrowed(code)
     kept, shed, counts = borrowed(kept), borrowed(shed), borrowed(counts)
+    promised, most = 0.0, gate.dials[MOST]
     shift = np.uint64(WORD) - np.uint64(bits_of(gate.level.size))
     passed = came_right = wide(0)
     for at in range(code.size):
@@ -97,7 +104,8 @@ def sift(gate: Gate, batch: Batch, code: Ints, kept: Ints, shed: Ints, counts: I
         level = wide(gate.level[slot])
         gate.seen[slot, side] += np.float32(1.0)
         gate.mass[level] += 1.0
-        if passes(gate, level, code[at]):
+        if promised < most and passes(gate, level, code[at]):
+            promised += ROW + GAINS[level]
             kept[passed] = at
             passed += 1
             continue

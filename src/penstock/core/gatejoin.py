@@ -13,6 +13,7 @@ from penstock.core.gate import (
     DID,
     ENTERED,
     LAST_BITS,
+    LEFT,
     PROMISE,
     PROMISED,
     ROW,
@@ -144,9 +145,9 @@ class GateJoin(Entries):
         """Return how many of the rows held on one side the books count: all."""
         return self.exact.live(side)
 
-    def pace(self, work: float, rows: int, *, fresh: bool) -> None:  # noqa: ARG002 - others keep a queue
-        """Let so many rows that come now have so much work together."""
-        self.gate.dials[WORK] = max(LEAST_WORK, work / rows)
+    def pace(self, work: float, rows: int, *, left: int, fresh: bool) -> None:  # noqa: ARG002 - others keep a queue
+        """Let so many rows that come now have so much work together, of so many that are left of a batch."""
+        self.gate.dials[[WORK, LEFT]] = max(LEAST_WORK, work / rows), left
         self.adapt.retune(self.gate)
 
     @property

@@ -194,7 +194,7 @@ class SetJoin(Entries):
         """Take notice of a changed limit."""
         self.terms.limit[:2] = self.plan.limit
 
-    def pace(self, work: float, rows: int, *, fresh: bool) -> None:
+    def pace(self, work: float, rows: int, *, left: int, fresh: bool) -> None:  # noqa: ARG002 - others have no queue
         """Let so many rows that come now have so much work together; `fresh`: what came before is done with."""
         dials, mode = self.effort.dials, self.effort.mode
         mode[COUNTED] = 1

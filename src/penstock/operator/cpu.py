@@ -42,7 +42,7 @@ def cpu(  # noqa: PLR0913 - one budget
         comparisons_per_second: rows compared (or lists opened and postings visited, with an index) per second of the
             time column; per tick where time is in ticks. On equal keys a probe counts as one.
         latency: a span such as "2 seconds": by the clock on the wall, how long a row may wait and its batch take.
-            What a comparison takes is measured. A push gets 85 % of it, or half of that if the caller came
+            What a comparison takes is measured. A push gets 80 % of it, or half of that if the caller came
             straight back from the last one, for then rows were waiting. If rows are behind, it gets so much less.
         share: by the same clock, the part of each second of the time column that the join may be at work; of each
             tick, where time is in ticks.

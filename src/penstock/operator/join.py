@@ -277,7 +277,7 @@ class Join:
             now, before = self.clock(), core.work
             work = pace.grant(now, end - begin)
             if work is not None and pace.target.share is None:
-                core.pace(work, end - begin, fresh=not pace.told)
+                core.pace(work, end - begin, left=max(pace.left, end - begin), fresh=not pace.told)
             elif work is not None:
                 assert not isinstance(core, GateJoin)  # that one keeps a latency
                 core.quicken(max(work, LEAST_WORK))

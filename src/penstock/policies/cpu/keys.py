@@ -9,8 +9,11 @@ from penstock.core.gate import (
     BEGAN,
     CAME,
     DID,
+    GAINS,
     LEARNED,
+    LEFT,
     LEVELS,
+    MOST,
     PROMISE,
     PROMISED,
     ROW,
@@ -18,7 +21,6 @@ from penstock.core.gate import (
     TIE,
     WORK,
     Gate,
-    gain_of,
     tell_apart,
 )
 from penstock.core.jit import borrowed, kernel, part
@@ -28,7 +30,6 @@ from penstock.policies.cpu.bar import bar_for, missed
 METHODS = ("auto", "random-drop")
 KEPT = 0.8  # how much of what was seen before a period counts after it
 FADED = 0.2  # rows of a slot that are not worth remembering
-GAINS = gain_of()
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class KeyController:
     gain. So the keys with the highest gain give most pairs for the work, and as many of them are let in as there is
     time for. How many rows have which gain is told by rows that came after gains were told apart: keys that seem to
     be good by chance, or come no more, do not count. What the work was, over what it should have been, corrects the
-    next promise.
+    next promise. Rows of a key may come all at once, so that some bring much more work than others: it is never more
+    than there is time for until the batch is over.
 
     "random-drop" lets a share of the rows in by lot, which find the square of that share.
 
@@ -82,6 +84,7 @@ def choose(mass: Floats, dials: Floats, gains: Floats, costs: Floats, by_lot: bo
     if total == 0.0:
         return
     work = dials[WORK] / missed(dials[PROMISED], dials[DID])
+    dials[MOST] = np.inf if by_lot else work * dials[LEFT]
     for level in range(costs.size):
         costs[level] = mass[level] / total * (ROW + gains[level])
         found += mass[level] / total * gains[level]

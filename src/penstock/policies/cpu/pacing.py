@@ -17,9 +17,9 @@ import numpy as np
 
 from penstock.core.windows import Floats
 
-MARGIN, MOST = 0.85, 0.9  # of a latency, and of a share: the rest is for what cannot be foreseen
+MARGIN, MOST = 0.8, 0.9  # of a latency, and of a share: the rest is for what cannot be foreseen
 CALM = 0.9  # how much of the longest overrun lately is still expected after another batch
-OVERRUN = 0.25  # of a batch's time: more than that is not expected
+OVERRUN = 0.4  # of a batch's time: more than that is not expected
 FADE = 0.95  # how much of what was learned before a portion counts after it
 DOUBT = 0.05  # what both could explain is put down to comparisons
 RETURNED = 0.25  # of the last batch's time: who comes back sooner had rows waiting
