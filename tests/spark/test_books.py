@@ -55,6 +55,18 @@ def test_a_cap_on_keys_is_not_taken_for_exact() -> None:
     assert found.recall.high < 1
 
 
+def test_recall_is_not_known_once_a_shard_dropped_rows() -> None:
+    """A shard that dropped none counts what its own exact join would have found; the other cannot say."""
+    whole, _ = observed("exact")
+    some, wanted = observed("exact", cpu=pen.cpu(comparisons_per_second=1))
+    assert wanted.shed["budget"].total > 0
+    for books in ((whole, some), (some, whole)):
+        both = Row(policy="exact", mode="shed", books=",".join(each.books for each in books))
+        found = pen.report(SimpleNamespace(recentProgress=[progress(penstock_1=both)]))
+        assert found.recall is None
+        assert found.exact_estimate is None
+
+
 def test_no_join_and_several_joins_are_told_apart() -> None:
     row, _ = observed("exact")
     with pytest.raises(InputError, match="wait for the first one"):

@@ -125,6 +125,6 @@ def _sum(values: list[Any]) -> Any:
 
 
 def _merged(guesses: list[list[float] | None]) -> Guess | None:
-    """Return the estimate of all shards together; None if there is none."""
+    """Return the estimate of all shards together; None if one of them has none."""
     known = [Guess(*guess) for guess in guesses if guess is not None]
-    return reduce(Guess.merged, known) if known else None
+    return reduce(Guess.merged, known) if known and len(known) == len(guesses) else None
