@@ -18,6 +18,7 @@ from penstock.core.step import (
     PAIRS,
     PAIRS_FULL,
     POOL_FULL,
+    REASONS,
     SHED,
     SPARSE,
     Batch,
@@ -288,7 +289,7 @@ class WindowJoin:
     def balance(self) -> None:
         """Check that every tuple that came is live, expired or shed."""
         for side in range(2):
-            shed = int(self.counts[SHED + side :: 2].sum())
+            shed = int(self.counts[SHED + side : SHED + 2 * len(REASONS) : 2].sum())
             came = int(self.counts[ARRIVED + side])
             left = int(self.windows.marks[LIVE + side] + self.counts[EXPIRED + side]) + shed
             assert came == left, f"books do not balance: {came} came, {left} accounted for"
