@@ -62,6 +62,8 @@ class Shard:
             prints = pa.array([zlib.crc32(str(row).encode()) for row in table.to_pylist()], pa.int64())
             with_prints = table.append_column(FINGERPRINT, prints)
             for part in np.array_split(np.arange(table.num_rows), 2):
+                if not part.size:  # a blob without rows says something else
+                    continue
                 rows = with_prints.take(pa.array(part[::order]))
                 blobs.append((self.key, side, len(part), saving.to_ipc(rows)))
         frame = pa.Table.from_batches([packed(blobs[::order])], PACKED).to_pandas()

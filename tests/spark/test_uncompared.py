@@ -36,6 +36,12 @@ CASES: dict[str, tuple[dict[str, Any], str, float, int]] = {
         2,
         3,
     ),
+    "items, by the clock": (
+        {"on": pen.overlap("value", at_least=2), "cpu": pen.cpu(latency="1 ms")},
+        "overlap",
+        2,
+        3,
+    ),
     "turns, cpu and memory": (
         {
             "on": pen.overlap("value", at_least=2, index=False),

@@ -16,7 +16,7 @@ from penstock.core.rng import unit
 from penstock.core.sets import (
     BAND,
     BASIC,
-    BEGIN,
+    BUCKETS,
     BY_IDENTIFIER,
     CAME_TO,
     FIRST,
@@ -28,6 +28,7 @@ from penstock.core.sets import (
     OWNER,
     PRODUCT,
     ROW,
+    SEALED,
     SIZE,
     TICK,
     TS,
@@ -42,6 +43,7 @@ from penstock.core.sets import (
     holds,
     insert,
     item_part,
+    linked_too_many,
     near,
     shared_by,
 )
@@ -59,7 +61,7 @@ from penstock.core.step import (
 )
 from penstock.core.windows import Floats, Ints
 
-PERIOD = 16  # why the kernel came back: a period is over
+PERIOD, UNSEALED = 16, 17  # why the kernel came back: a period is over; postings are to be sealed
 # how much of a window is probed
 EVERYTHING, SELECTED, SOME, DROPPING, PROMISING = 0, 1, 2, 3, 4
 # entries of `mode`: one of the above, draws so far, whether the queue counts rows and not ticks, and rows so far
@@ -78,7 +80,6 @@ DIALS = 6
 # done by full (FULL) and by selective processing (FULL + 1)
 CAME, MISSED, COMPARED, FOUND, WORK, SHARES = 0, 1, 2, 4, 6, 8
 TALLY = 9
-LANES = 8  # lists that are walked in turns
 UNTOUCHED = -1.0  # a score before the first item: sums of weights, which may underflow to 0, are never below it
 # columns of the ledger of skipped places: side, row, tick, first row skipped, one more than the last
 SKIPS = 5
@@ -122,8 +123,7 @@ class Told(NamedTuple):
     counts: Ints
     done: Ints  # rows taken, pairs, skipped intervals, rows dropped
     score: Floats  # (place % room) -> what a row shares so far; UNTOUCHED between probes
-    touched: Ints  # places with a score
-    lanes: Ints  # (n, [item, posting]): lists that are walked in turns, and where each is
+    touched: Ints  # places with a score, and room for one more
     reached: Ints  # (age) -> the first place probed in that basic window
 
 
@@ -138,7 +138,9 @@ class Terms(NamedTuple):
 
 
 @kernel
-def step_sets(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told) -> int:
+def step_sets(  # noqa: C901 - one loop
+    shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told
+) -> int:
     """Take rows until one of them needs more room, or a period ends. O(rows compared, or postings visited)."""
     shelf, effort, rows, told = borrowed(shelf), borrowed(effort), borrowed(rows), borrowed(told)
     terms = borrowed(terms)
@@ -155,6 +157,8 @@ def step_sets(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told
             return PAIRS_FULL
         if done[2] + shelf.basic.shape[1] > told.skipped.shape[0] or done[3] + 2 > told.shed.shape[0]:
             return LEDGER_FULL
+        if terms.rule.indexed and (linked_too_many(shelf, 0) or linked_too_many(shelf, 1)):
+            return UNSEALED
         if make_room(shelf, terms, told, tick):  # the limit was lowered
             continue
         marks[CAME_TO + side] = rows.row[at] + 1
@@ -277,7 +281,9 @@ def treat(  # noqa: C901 - one choice
 def try_promising(shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, size: int) -> bool:
     """Probe the whole other window with a row that promises enough, or that a lot chose; False: drop it."""
     promises, dials = effort.promises, effort.dials
-    bar, level = promises.dials, level_of(promises, rows.sets, at)
+    divided = terms.place[WAY] == BY_ITEMS
+    level = level_of(promises, rows.sets, at, (terms.place[SHARD], terms.place[SHARDS] if divided else 0))
+    bar = promises.dials
     now = float(effort.mode[PASSED] if effort.mode[COUNTED] else rows.tick[at])
     promises.levels[level, promise.CAME] += 1.0
     bar[promise.ROWS] += 1.0
@@ -398,51 +404,67 @@ def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: 
 
 
 @part
-def look_up(  # noqa: C901, PLR0912 - one walk
+def touch(shelf: Shelf, told: Told, place: int, weight: float, count: int) -> int:
+    """Add to the score of the row at a place; returns how many rows have one."""
+    where = place & (shelf.stamp.shape[1] - 1)
+    before = told.score[where]
+    told.touched[count] = where
+    told.score[where] = max(before, 0.0) + weight
+    return count + (before == UNTOUCHED)
+
+
+@part
+def walk(
+    shelf: Shelf, rule: Rule, sets: Sets, told: Told, other: int, slot: int, first: int, mine: int, count: int
+) -> tuple[int, int]:
+    """Sum up what an item brings, over one list of a basic window from the newest posting to a place.
+
+    Returns how many rows have a score, and how many postings of the item were met.
+    """
+    item, items, buckets = sets.item[mine], shelf.item.shape[1] - 1, shelf.marks[BUCKETS + other]
+    weight, met = 1.0, 0
+    posting = shelf.heads[other, slot, bucket_of(item, shelf.heads.shape[2])]
+    bucket = slot * buckets + bucket_of(item, buckets)
+    begin, where = shelf.starts[other, bucket], shelf.starts[other, bucket + 1] - 1
+    while posting >= shelf.marks[SEALED + other] and shelf.link[other, posting & items, OWNER] >= first:
+        at = posting & items
+        if shelf.link[other, at, ITEM] == item:
+            if rule.kind == PRODUCT:
+                weight = sets.weight[mine] * shelf.weight[other, at]
+            count = touch(shelf, told, shelf.link[other, at, OWNER], weight, count)
+            met += 1
+        posting = shelf.link[other, at, OLDER]
+    while where >= begin and shelf.sealed[other, where, OWNER] >= first:
+        if shelf.sealed[other, where, ITEM] == item:
+            if rule.kind == PRODUCT:
+                weight = sets.weight[mine] * shelf.sealed_weight[other, where]
+            count = touch(shelf, told, shelf.sealed[other, where, OWNER], weight, count)
+            met += 1
+        where -= 1
+    return count, met
+
+
+@part
+def look_up(
     shelf: Shelf, terms: Terms, effort: Effort, rows: Rows, told: Told, at: int, first: int, slot: int
 ) -> float:
     """Find what a row meets in one basic window from a place on, by the lists of its items.
 
-    Each list is walked from its newest posting on, and each row's share is summed up where it is met: O(1) a posting,
-    where merging the lists with a heap takes O(log items). A few lists are walked in turns, so that the wait for the
-    memory of one is spent on the others; sums of products are made list by list, since their order tells. Work is
-    lists opened plus postings visited. Where rows are divided by items, only the lists of this shard's items are
-    walked, and what they name is compared.
+    Each row's share is summed up where it is met: O(1) a posting, where merging the lists with a heap takes
+    O(log items). Work is lists opened plus postings of their items met. Where rows are divided by items, only the
+    lists of this shard's items are walked, and what they name is compared.
     """
     side, rule, sets = wide(rows.side[at]), terms.rule, rows.sets
     divided, shard, shards = terms.place[WAY] == BY_ITEMS, terms.place[SHARD], terms.place[SHARDS]
-    other, mask, items = 1 - side, shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
-    alive = shelf.stamp[other, shelf.marks[LOW + other] & mask, BEGIN]
-    learns, promises, lanes = effort.mode[MODE] == PROMISING, effort.promises, told.lanes
-    most = 1 if rule.kind == PRODUCT else lanes.shape[0]
-    visited, count, walked, i, end = 0, 0, 0, sets.begin[at], sets.begin[at] + sets.size[at]
-    while walked > 0 or i < end:
-        while walked < most and i < end:
-            if not divided or item_part(sets.item[i], shards) == shard:
-                lanes[walked, 0], lanes[walked, 1] = i, shelf.heads[other, slot, bucket_of(shelf, sets.item[i])]
-                walked += 1
-                visited += 1
-                if learns:
-                    promises.lists[slot_of(sets.item[i]), promise.WALKED] += 1.0
-            i += 1
-        lane = 0
-        while lane < walked:
-            mine, posting = lanes[lane, 0], lanes[lane, 1]
-            where = posting & items
-            if posting < alive or shelf.link[other, where, OWNER] < first:
-                walked -= 1
-                lanes[lane, 0], lanes[lane, 1] = lanes[walked, 0], lanes[walked, 1]
-                continue
-            visited += 1
-            if shelf.link[other, where, ITEM] == sets.item[mine]:
-                place = shelf.link[other, where, OWNER] & mask
-                if told.score[place] == UNTOUCHED:
-                    told.touched[count] = place
-                    told.score[place] = 0.0
-                    count += 1
-                told.score[place] += sets.weight[mine] * shelf.weight[other, where] if rule.kind == PRODUCT else 1.0
-            lanes[lane, 1] = shelf.link[other, where, OLDER]
-            lane += 1
+    other, learns, promises = 1 - side, effort.mode[MODE] == PROMISING, effort.promises
+    visited, count = 0, 0
+    for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
+        if divided and item_part(sets.item[i], shards) != shard:
+            continue
+        if learns:
+            promises.lists[slot_of(sets.item[i]), promise.WALKED] += 1.0
+        count, met = walk(shelf, rule, sets, told, other, slot, first, i, count)
+        visited += 1 + met
     for i in range(count):
         where = told.touched[i]
         if divided:

@@ -53,10 +53,15 @@ def slot_of(item: int) -> int:
 
 
 @part
-def level_of(promises: Promises, sets: Sets, at: int) -> int:
-    """Return the level of what a row promises. O(items)."""
+def level_of(promises: Promises, sets: Sets, at: int, place: Any) -> int:
+    """Return the level of what a row promises, by the items whose lists are walked here; `place` as for ``credit``.
+
+    O(items).
+    """
     lists, mean, total = promises.lists, promises.dials[MEAN], 0.0
     for i in range(sets.begin[at], sets.begin[at] + sets.size[at]):
+        if place[1] > 0 and item_part(sets.item[i], place[1]) != place[0]:
+            continue
         slot = slot_of(sets.item[i])
         total += (lists[slot, MET] + PRIOR * mean) / (lists[slot, WALKED] + PRIOR)
     return min(max((rank(total) >> STEP) - LOWEST, 0), LEVELS - 1)

@@ -15,7 +15,6 @@ from penstock.core.probing import (
     DIALS,
     ENDS,
     EVERYTHING,
-    LANES,
     MODE,
     PASSED,
     PATIENCE,
@@ -24,6 +23,7 @@ from penstock.core.probing import (
     SAMPLING,
     SKIPS,
     TALLY,
+    UNSEALED,
     UNTOUCHED,
     WHOLE,
     Effort,
@@ -35,7 +35,20 @@ from penstock.core.probing import (
 )
 from penstock.core.promise import unknown
 from penstock.core.rng import seeded
-from penstock.core.sets import FIRST_ROOM, LOW, NEXT, ROW, Rule, Sets, Shelf, roomier, shelf
+from penstock.core.sets import (
+    FIRST_ROOM,
+    LOW,
+    NEXT,
+    ROW,
+    Rule,
+    Sets,
+    Shelf,
+    reseal,
+    roomier,
+    shelf,
+    with_index,
+    without_index,
+)
 from penstock.core.step import ARRIVED, COMPARISONS, EXPIRED, LEDGER_FULL, PAIRS_FULL, Batch, Plan
 from penstock.core.windows import Ints
 
@@ -108,12 +121,12 @@ class SetJoin(Entries):
             indexed=bool(rule.indexed),
         )
         self.effort = idle(cut, seed)
-        self._pairs, self._lanes = np.empty((2, FIRST_PAIRS), np.int64), np.empty((LANES, 2), np.int64)
+        self._pairs = np.empty((2, FIRST_PAIRS), np.int64)
         self._room()
 
     def _room(self) -> None:
         rows = self.shelf.stamp.shape[1]
-        self._score, self._touched = np.full(rows, UNTOUCHED), np.empty(rows, np.int64)
+        self._score, self._touched = np.full(rows, UNTOUCHED), np.empty(rows + 1, np.int64)
         self._reached = np.empty(self.shelf.basic.shape[1], np.int64)
 
     # --- batches --------------------------------------------------------------------------------------------------
@@ -138,7 +151,6 @@ class SetJoin(Entries):
                 done,
                 self._score,
                 self._touched,
-                self._lanes,
                 self._reached,
             )  # fmt: skip
             why = step_sets(self.shelf, self.terms, self.effort, rows, told)
@@ -151,6 +163,8 @@ class SetJoin(Entries):
             done[1:] = 0
             if why == PERIOD:
                 self._adapt(int(batch.tick[done[0]]))
+            elif why == UNSEALED:
+                reseal(self.shelf)
             elif why == PAIRS_FULL:
                 live = self.shelf.marks[NEXT : NEXT + 2] - self.shelf.marks[LOW : LOW + 2]
                 size = max(self._pairs.shape[1], 2 * int(live.max()))
@@ -233,15 +247,16 @@ class SetJoin(Entries):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
-        limit = {"limit": self.terms.limit}
-        return {**super().arrays(), **limit, **flatten("shelf", self.shelf), **flatten("effort", self.effort)}
+        limit, held = {"limit": self.terms.limit}, flatten("shelf", without_index(self.shelf))
+        return {**super().arrays(), **limit, **held, **flatten("effort", self.effort)}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state that ``arrays`` returned."""
         super().restore(arrays)
         self.terms.limit[...] = arrays["limit"]
         self.plan.limit[...] = arrays["limit"][:2]
-        self.shelf = unflatten("shelf", self.shelf, arrays)
+        held = unflatten("shelf", self.shelf, arrays)
+        self.shelf = with_index(held, indexed=bool(self.terms.rule.indexed))
         self.effort = unflatten("effort", self.effort, arrays)
         self._room()
 

@@ -1,10 +1,13 @@
 """Windows of sets: rows in order of time, in basic windows, each with an inverted index in the same order.
 
-Each side is a ring of its rows and a ring of their items. A *posting* is one item of one row; it names the next older
-posting of its bucket in the same basic window, so a list is walked from the newest row to the oldest and may stop at
-any age. Inserting is O(1) per item. What expires is overwritten, and a basic window that is used again finds in its
-buckets what is older than its first row, where every walk stops. Basic windows lie in a circular buffer; with one of
-endless length, the index is that of the whole window (gedik2007 §4.2.2, §5.1).
+Each side is a ring of its rows and a ring of their items. A *posting* is one item of one row. A list of postings is
+walked from the newest row to the oldest and may stop at any age. The newest postings are *linked*: each names the
+next older one of its bucket in the same basic window, so inserting is O(1) per item. Once they are an eighth of all,
+they are *sealed*: all postings are laid down anew, bucket by bucket, so that a walk reads memory from end to end and
+does not wait for it at every step. That is O(1) per item, amortised. What expires is overwritten, or left out when
+postings are sealed, and a basic window that is used again finds in its buckets what is older than its first row,
+where every walk stops. Basic windows lie in a circular buffer; with one of endless length, the index is that of the
+whole window (gedik2007 §4.2.2, §5.1).
 
 A number is a set of one item that carries the number as its weight.
 """
@@ -22,18 +25,21 @@ from penstock.core.windows import Floats, Ints
 TICK, TS, ROW, BEGIN, SIZE, KIND, HOME = 0, 1, 2, 3, 4, 5, 6
 STAMPS = 7
 # marks, one per side: the next place, the oldest place that lives, the next posting, the newest basic window, the
-# number of the next row
-NEXT, LOW, POSTING, BASIC, CAME_TO = 0, 2, 4, 6, 8
-MARKS = 10
+# number of the next row, the first posting that is linked, buckets of sealed postings in each basic window
+NEXT, LOW, POSTING, BASIC, CAME_TO, SEALED, BUCKETS = 0, 2, 4, 6, 8, 10, 12
+MARKS = 14
 # columns of a basic window: its first place, and the tick it begins at
 FIRST, SINCE = 0, 1
-# columns of a link: the item, the place of its row, and the next older posting of the bucket (-1: none)
+# columns of a link: the item, the place of its row, and the next older posting of the bucket (-1: none); a sealed
+# posting has the first two
 ITEM, OWNER, OLDER = 0, 1, 2
 # conditions
 OVERLAP, EQUAL, CONTAINS, CONTAINED, PRODUCT, BAND = 0, 1, 2, 3, 4, 5
 # how rows are found: one by one, by lists in order of time, or at the cost of lists in order of identifiers
 NESTED, BY_TIME, BY_IDENTIFIER = 0, 1, 2
+INDEX = ("link", "heads", "sealed", "sealed_weight", "starts")  # what can be made from the rest
 FIRST_ROOM = 1024  # rows and items
+LINKED = 8  # postings are sealed once one of so many is linked
 SPARE = 16  # times the room that is needed, before it is given back
 FEW = 24  # up to so many items are sorted by insertion
 
@@ -62,7 +68,12 @@ class Shelf(NamedTuple):
     item: Ints  # (side, posting % items)
     weight: Floats  # the same; one column only where there are none
     link: Ints  # (side, posting % items, ITEM..OLDER): all that a walk needs, side by side
-    heads: Ints  # (side, basic window % n, bucket) -> its newest posting; -1: none
+    heads: Ints  # (side, basic window % n, bucket) -> its newest posting that is linked; -1: none
+    sealed: Ints  # (side, n, ITEM..OWNER): older postings, bucket by bucket
+    sealed_weight: Floats  # (side, n): theirs; one column only where there are none
+    starts: (
+        Ints  # (side, bucket) -> where its sealed postings begin; buckets of all basic windows, one after the other
+    )
     basic: Ints  # (side, basic window % n, FIRST..SINCE)
     length: Ints  # per side, of a basic window in ticks
     marks: Ints
@@ -71,14 +82,18 @@ class Shelf(NamedTuple):
 def shelf(*, rows: int, items: int, basic: int, length: Ints, weighted: bool, indexed: bool) -> Shelf:
     """Return empty windows with so much room (powers of 2), in so many basic windows of these lengths."""
     marks = np.zeros(MARKS, np.int64)
-    marks[BASIC : BASIC + 2] = -1
+    marks[BASIC : BASIC + 2], marks[BUCKETS : BUCKETS + 2] = -1, 1
     links = items if indexed else 1
+    buckets = buckets_for(links, basic) if indexed else 1
     return Shelf(
         np.zeros((2, rows, STAMPS), np.int64),
         np.zeros((2, items), np.int64),
         np.zeros((2, items if weighted else 1)),
         np.zeros((2, links, 3), np.int64),
-        np.full((2, basic, buckets_for(links, basic) if indexed else 1), -1, np.int64),
+        np.full((2, basic, buckets), -1, np.int64),
+        np.empty((2, links, 2), np.int64),
+        np.empty((2, links if weighted else 1)),
+        np.zeros((2, basic * buckets + 2), np.int64),
         np.zeros((2, basic, 2), np.int64),
         length,
         marks,
@@ -96,8 +111,7 @@ def roomier(old: Shelf, rows: int, items: int) -> Shelf:
     Room that is too large by far, as after a burst, is given back; so this is O(1) per row, amortised.
     """
     marks, basic, indexed = old.marks, old.basic.shape[1], old.link.shape[1] > 1
-    first = old.stamp[[0, 1], marks[LOW : LOW + 2] & (old.stamp.shape[1] - 1), BEGIN]
-    kept = np.where(marks[NEXT : NEXT + 2] > marks[LOW : LOW + 2], first, marks[POSTING : POSTING + 2])
+    kept = np.array([first_posting(old, side) for side in range(2)])
     wanted = [
         int((marks[NEXT : NEXT + 2] - marks[LOW : LOW + 2]).max()) + rows,
         int((marks[POSTING : POSTING + 2] - kept).max()) + items,
@@ -124,38 +138,96 @@ def roomier(old: Shelf, rows: int, items: int) -> Shelf:
         for mine, theirs in ((new.item, old.item), (new.weight, old.weight)):
             if theirs.shape[1] > 1:
                 mine[side, to] = theirs[side, since]
-        if indexed:
-            relink(new, side)
+    if indexed:
+        reseal(new)
     return new
 
 
+def without_index(held: Shelf) -> Shelf:
+    """Return the windows as they are saved: their index is made anew from the rest."""
+    return held._replace(**{name: np.empty(0, getattr(held, name).dtype) for name in INDEX})
+
+
+def with_index(held: Shelf, *, indexed: bool) -> Shelf:
+    """Return windows that were saved, with their index. O(items)."""
+    new = shelf(
+        rows=held.stamp.shape[1],
+        items=held.item.shape[1],
+        basic=held.basic.shape[1],
+        length=held.length,
+        weighted=held.weight.shape[1] > 1,
+        indexed=indexed,
+    )
+    held = held._replace(**{name: getattr(new, name) for name in INDEX})
+    if indexed:
+        reseal(held)
+    return held
+
+
+def reseal(shelf: Shelf) -> None:
+    """Seal all postings of both sides."""
+    for side in range(2):
+        held = int(shelf.marks[POSTING + side]) - first_posting(shelf, side)
+        seal(shelf, side, buckets_for(max(1, held), shelf.basic.shape[1]))
+
+
+def first_posting(shelf: Shelf, side: int) -> int:
+    """Return the first posting of the oldest row that lives; the next one, if none does."""
+    low = shelf.marks[LOW + side]
+    if low == shelf.marks[NEXT + side]:
+        return int(shelf.marks[POSTING + side])
+    return int(shelf.stamp[side, low & (shelf.stamp.shape[1] - 1), BEGIN])
+
+
 @kernel
-def relink(shelf: Shelf, side: int) -> None:
-    """Make the index of one side anew. O(postings)."""
+def seal(shelf: Shelf, side: int, buckets: int) -> None:
+    """Lay down all postings of one side, in so many buckets a basic window. O(postings + buckets)."""
     shelf = borrowed(shelf)
     mask, items = shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
     newest, count = shelf.marks[BASIC + side], shelf.basic.shape[1]
-    low = shelf.marks[LOW + side]
-    for window in range(max(wide(0), newest - count + 1), newest + 1):
-        slot = window % count
-        shelf.heads[side, slot, :] = -1
-        for place in range(max(low, shelf.basic[side, slot, FIRST]), end_of(shelf, side, window)):
-            begin = shelf.stamp[side, place & mask, BEGIN]
-            for posting in range(begin, begin + shelf.stamp[side, place & mask, SIZE]):
-                link(shelf, side, slot, posting, place, shelf.item[side, posting & items])
+    low, starts = shelf.marks[LOW + side], shelf.starts
+    starts[side, : count * buckets + 2] = 0
+    for counting in range(2):  # how many each bucket gets, two places on, so that each begins one place on; then them
+        for window in range(max(wide(0), newest - count + 1), newest + 1):
+            slot = window % count
+            for place in range(max(low, shelf.basic[side, slot, FIRST]), end_of(shelf, side, window)):
+                begin = shelf.stamp[side, place & mask, BEGIN]
+                for posting in range(begin, begin + shelf.stamp[side, place & mask, SIZE]):
+                    item = shelf.item[side, posting & items]
+                    bucket = slot * buckets + bucket_of(item, buckets)
+                    if counting == 0:
+                        starts[side, bucket + 2] += 1
+                        continue
+                    to = starts[side, bucket + 1]
+                    shelf.sealed[side, to, ITEM], shelf.sealed[side, to, OWNER] = item, place
+                    if shelf.sealed_weight.shape[1] > 1:
+                        shelf.sealed_weight[side, to] = shelf.weight[side, posting & items]
+                    starts[side, bucket + 1] += 1
+        if counting == 0:
+            for bucket in range(count * buckets):
+                starts[side, bucket + 2] += starts[side, bucket + 1]
+    shelf.heads[side, :, :] = -1
+    shelf.marks[SEALED + side], shelf.marks[BUCKETS + side] = shelf.marks[POSTING + side], buckets
 
 
 @part
-def bucket_of(shelf: Shelf, item: int) -> int:
-    """Return the bucket of an item."""
-    return wide(mixed(np.uint64(item)) & np.uint64(shelf.heads.shape[2] - 1))
+def linked_too_many(shelf: Shelf, side: int) -> bool:
+    """Say whether it is time to seal."""
+    sealed = shelf.starts[side, shelf.basic.shape[1] * shelf.marks[BUCKETS + side]]
+    return shelf.marks[POSTING + side] - shelf.marks[SEALED + side] >= FIRST_ROOM + sealed // LINKED
+
+
+@part
+def bucket_of(item: int, buckets: int) -> int:
+    """Return the bucket of an item, of so many: a power of 2."""
+    return wide(mixed(np.uint64(item)) & np.uint64(buckets - 1))
 
 
 @part
 def link(shelf: Shelf, side: int, slot: int, posting: int, place: int, item: int) -> None:
     """Put a posting at the head of its list."""
     entry = shelf.link[side, posting & (shelf.link.shape[1] - 1)]
-    bucket = bucket_of(shelf, item)
+    bucket = bucket_of(item, shelf.heads.shape[2])
     entry[ITEM], entry[OWNER], entry[OLDER] = item, place, shelf.heads[side, slot, bucket]
     shelf.heads[side, slot, bucket] = posting
 
@@ -206,14 +278,17 @@ def climbed(shelf: Shelf, side: int) -> float:
     (gedik2007 §4.2.2). How many there are is counted: O(postings).
     """
     marks, mask, items = shelf.marks, shelf.stamp.shape[1] - 1, shelf.item.shape[1] - 1
-    newest, oldest = (marks[NEXT + side] - 1) & mask, marks[LOW + side] & mask
-    first = shelf.basic[side, marks[BASIC + side] % shelf.basic.shape[1], FIRST]
-    alive, begin, steps = shelf.stamp[side, oldest, BEGIN], shelf.stamp[side, newest, BEGIN], 0.0
+    newest, slot = (marks[NEXT + side] - 1) & mask, marks[BASIC + side] % shelf.basic.shape[1]
+    first = max(marks[LOW + side], shelf.basic[side, slot, FIRST])
+    begin, buckets, steps = shelf.stamp[side, newest, BEGIN], marks[BUCKETS + side], 0.0
     for mine in range(begin, begin + shelf.stamp[side, newest, SIZE]):
-        posting, rows = mine, 0
-        while posting >= alive and shelf.link[side, posting & items, OWNER] >= first:
-            rows += shelf.link[side, posting & items, ITEM] == shelf.item[side, mine & items]
+        item, posting, rows = shelf.item[side, mine & items], mine, 0
+        while posting >= marks[SEALED + side] and shelf.link[side, posting & items, OWNER] >= first:
+            rows += shelf.link[side, posting & items, ITEM] == item
             posting = shelf.link[side, posting & items, OLDER]
+        bucket = slot * buckets + bucket_of(item, buckets)
+        for at in range(shelf.starts[side, bucket], shelf.starts[side, bucket + 1]):
+            rows += shelf.sealed[side, at, OWNER] >= first and shelf.sealed[side, at, ITEM] == item
         steps += 2.0 * np.log2(1.0 + rows)
     return steps
 

@@ -89,6 +89,6 @@ def band(column: Any, *, within: float) -> Condition:
 
 def known(index: Any) -> Any:
     """Return how rows are found, if that is known."""
-    if index not in INDEXES:
+    if not isinstance(index, bool | str) or index not in INDEXES:
         raise InputError("index", repr(index), 'give True, False, or "identifiers"')
     return index
