@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import penstock as pen
 from multiway import Row, Window, all_results
 from penstock.quality import gauge
+from penstock.quality.drawn import COUNTED
 from several import common, spans, streams, tables
 
 SEEDS = 30
@@ -148,7 +149,7 @@ def test_results_without_number_are_not_all_counted(monkeypatch: pytest.MonkeyPa
     estimate = op.report().exact_estimate
     exact = counted(rows, 600)
     assert estimate.low / 1.2 < exact < estimate.high * 1.2
-    assert sample_of(op)._totals[gauge.COUNTED] < 2e6
+    assert sample_of(op)._drawn.totals[COUNTED] < 2e6
 
 
 @pytest.mark.usefixtures("small")
@@ -162,6 +163,6 @@ def test_the_sample_stays_small_and_comes_back() -> None:
         op.push(push)
         again.push(push)
         again = pen.MultiJoin.from_state(again.state_dict())
-        assert sum(number.size for number in sample_of(op)._number) <= 240
+        assert sum(number.size for number in sample_of(op)._drawn.number) <= 240
         assert sum(sample_of(op)._chain.held()) <= 243
     assert op.report().exact_estimate == pytest.approx(again.report().exact_estimate)

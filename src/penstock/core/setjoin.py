@@ -1,5 +1,6 @@
 """Drive the kernels of windows of sets: make room, call them until they are done, collect what they wrote."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -39,13 +40,16 @@ from penstock.core.sets import (
     FIRST_ROOM,
     LOW,
     NEXT,
+    POSTING,
     ROW,
     Rule,
     Sets,
     Shelf,
+    first_posting,
     reseal,
     roomier,
     shelf,
+    sifted,
     with_index,
     without_index,
 )
@@ -221,6 +225,11 @@ class SetJoin(Entries):
         if fresh:
             dials[BUSY] = mode[PASSED]
 
+    def keep(self, rows: Sequence[Ints]) -> None:
+        """Let go of the rows of each side that are not among these; nobody tells of them. O(rows held)."""
+        chosen = [np.isin(self.live_rows(side), mine, assume_unique=True) for side, mine in enumerate(rows)]
+        self.shelf = sifted(self.shelf, chosen)
+
     def quicken(self, work: float) -> None:
         """Let there be time for so much work a tick from now on."""
         self.effort.dials[CAPACITY] = work
@@ -239,6 +248,10 @@ class SetJoin(Entries):
     def live(self, side: int) -> int:
         """Return how many rows are held on one side."""
         return int(self.shelf.marks[NEXT + side] - self.shelf.marks[LOW + side])
+
+    def items(self, side: int) -> int:
+        """Return how many items the rows held on one side have."""
+        return int(self.shelf.marks[POSTING + side]) - first_posting(self.shelf, side)
 
     def live_rows(self, side: int) -> Ints:
         """Return the numbers of the rows held on one side, ascending."""

@@ -12,9 +12,11 @@ whole window (gedik2007 §4.2.2, §5.1).
 A number is a set of one item that carries the number as its weight.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.core.jit import borrowed, kernel, part, wide
 from penstock.core.rng import mixed, part_of
@@ -139,6 +141,38 @@ def roomier(old: Shelf, rows: int, items: int) -> Shelf:
             if theirs.shape[1] > 1:
                 mine[side, to] = theirs[side, since]
     if indexed:
+        reseal(new)
+    return new
+
+
+def sifted(old: Shelf, kept: Sequence[npt.NDArray[np.bool_]]) -> Shelf:
+    """Return the same windows with some of their rows only: those kept, from the oldest on. O(rows + items)."""
+    new = shelf(
+        rows=old.stamp.shape[1],
+        items=old.item.shape[1],
+        basic=old.basic.shape[1],
+        length=old.length,
+        weighted=old.weight.shape[1] > 1,
+        indexed=old.link.shape[1] > 1,
+    )
+    new.basic[...], new.marks[...] = old.basic, old.marks
+    mask, items = old.stamp.shape[1] - 1, old.item.shape[1] - 1
+    for side, chosen in enumerate(kept):
+        low, first = old.marks[LOW + side], first_posting(old, side)
+        stamps = old.stamp[side, (low + np.flatnonzero(chosen)) & mask]
+        sizes = stamps[:, SIZE]
+        begins = first + np.cumsum(sizes) - sizes
+        to = first + np.arange(sizes.sum())
+        since = to + np.repeat(stamps[:, BEGIN] - begins, sizes)
+        for mine, theirs in ((new.item, old.item), (new.weight, old.weight)):
+            if theirs.shape[1] > 1:
+                mine[side, to & items] = theirs[side, since & items]
+        stamps[:, BEGIN] = begins
+        new.stamp[side, (low + np.arange(sizes.size)) & mask] = stamps
+        new.marks[NEXT + side], new.marks[POSTING + side] = low + sizes.size, first + sizes.sum()
+        before = np.append(0, np.cumsum(chosen))  # how many are kept of those before a place
+        new.basic[side, :, FIRST] = low + before[np.clip(old.basic[side, :, FIRST] - low, 0, chosen.size)]
+    if new.link.shape[1] > 1:
         reseal(new)
     return new
 

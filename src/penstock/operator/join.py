@@ -20,7 +20,7 @@ from penstock.core.probing import BY_ITEMS, BY_TURNS, WHOLE
 from penstock.core.rng import placed
 from penstock.core.setjoin import Place, SetJoin
 from penstock.core.sets import Sets
-from penstock.core.step import ARRIVED, BUDGET, COMPARISONS, COPIES, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
+from penstock.core.step import ARRIVED, COMPARISONS, COPIES, EXPIRED, LATE, PAIRS, REASONS, SHED, Batch
 from penstock.core.windows import Floats, Ints
 from penstock.errors import BudgetError, InputError, LatencyWarning, SchemaError, StateError, WindowError
 from penstock.operator import saving
@@ -28,7 +28,7 @@ from penstock.operator.chances import Chances
 from penstock.operator.ledger import Ledger
 from penstock.operator.results import assembled, importances, verified
 from penstock.operator.settings import ROW_BYTES, SIDES, Bound, Settings, budget, inspect
-from penstock.operator.windows import Budgeted, Core, pace_of, windows
+from penstock.operator.windows import Budgeted, Core, counts_entered, pace_of, sample_of, windows
 from penstock.policies.cpu.pacing import Pace, Portion
 from penstock.quality.books import Guess, Report, Sides, recall_of
 from penstock.quality.recall import Recall
@@ -117,10 +117,10 @@ class Join:
         self._intake = Intake(bound.lateness, whole=bound.by_rows, patient=bound.patient, apart=apart)
         self._bar = self._intake.watermark  # no row is older that a push brings
         self._payload = (Payload(left), Payload(right))
+        counts = not (exact_by_itself(bound) or bound.observing or counts_entered(bound))
+        self._sampled = sample_of(bound, self._place) if counts else None
         self._recall = (
-            None
-            if exact_by_itself(bound) or bound.observing or not isinstance(self._core, WindowJoin)
-            else Recall(int(self._settings.seed), self._combine(bound))
+            Recall(int(self._settings.seed), self._combine(bound)) if counts and bound.reader is None else None
         )
         self._importance = 0.0
         self._collided = 0
@@ -331,14 +331,17 @@ class Join:
     def _step_by_step(self, ready: Ready, sides: tuple[Side, Side]) -> pa.Table:
         """Join a batch inside a CPU budget, or on a condition."""
         core, late = self._core, ready.late
+        assert isinstance(core, Budgeted)
         sets = _sets_of(ready, sides, keyed=self.bound.reader is None) if isinstance(core, SetJoin) else None
         if isinstance(core, GateJoin):
             core.tells = self._ledger_mode == "keep"
-        found = []
+        found, before = [], core.work
         for left, right in self._portions(ready, sets):
             found.append(self._joined(left, right))
             self._note(late)
             late = NO_LATE
+        if self._sampled is not None and sets is not None:
+            self._sampled.take(ready.batch, sets[0], self._intake.watermark, core.work - before)
         if self._intake.whole or self._intake.newest != core.tick:
             core.close()
         self._settle(late)
@@ -597,12 +600,18 @@ class Join:
     def _guesses(self, emitted: int) -> tuple[Guess | None, Guess | None]:
         """Return what is known of the exact join: its pairs, and their importance."""
         important = self.bound.importance is not None
-        if self._recall is not None:
-            return self._recall.pairs, self._recall.importance if important else None
-        dropped = self._core.counts[SHED + 2 * BUDGET : SHED + 2 * BUDGET + 2]
-        if self._unprobed.any() or dropped.any() or self._core.counts[COPIES]:
+        if self._lossless:
+            return Guess(emitted), Guess(self._importance) if important else None
+        counted = self._recall or self._sampled
+        if counted is None:
             return None, None
-        return Guess(emitted), Guess(self._importance) if important else None
+        return counted.pairs, counted.importance if important else None
+
+    @property
+    def _lossless(self) -> bool:
+        """Whether all pairs were found that the rows so far have: what is given up for being late has none."""
+        counts = self._core.counts
+        return not (counts[SHED : SHED + 2 * LATE].any() or counts[COPIES] or self._unprobed.any())
 
     def _ran(self) -> str:
         """Name what decided what is given up."""
@@ -662,6 +671,8 @@ class Join:
             state["chances"] = saving.to_npz(self._chances.arrays())
         if self._recall is not None:
             state["sample"] = saving.to_planes(self._recall.arrays())  # else it grows with the window
+        if self._sampled is not None:
+            state["sampled"] = saving.to_npz(self._sampled.arrays())
         if self._ledger.tables:
             state["ledger"] = saving.to_ipc(pa.concat_tables(self._ledger.tables))
         return state
@@ -798,6 +809,8 @@ class Join:
             if "sample" in state
             else None
         )
+        if self._sampled is not None:
+            self._sampled.restore(saving.from_npz(state["sampled"]))
         for payload, name in zip(self._payload, SIDES, strict=True):
             numbers = saving.from_npz(state[f"numbers_{name}"])
             payload.restore(saving.from_ipc(state[f"rows_{name}"]), numbers["numbers"], int(numbers["next"]))
@@ -867,7 +880,7 @@ def _counted(core: Core, side: int) -> int:
 
 def exact_by_itself(bound: Bound) -> bool:
     """Say whether a join finds every pair, so that nobody need count them beside it."""
-    return bound.unit == "none" and bound.settings.per_key is None
+    return bound.unit == "none" and bound.settings.per_key is None and bound.settings.cpu is None
 
 
 def _same_rows(old: Bound, new: Bound) -> None:

@@ -12,9 +12,10 @@ from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
 from penstock.core.probing import WHOLE
 from penstock.core.setjoin import ENDLESS, Cut, Place, SetJoin
-from penstock.core.sets import BY_TIME, OVERLAP, Rule
+from penstock.core.sets import BY_TIME, NESTED, OVERLAP, Rule
 from penstock.core.windows import Floats
 from penstock.errors import BudgetError, InputError, WindowError
+from penstock.operator.results import COMBINED
 from penstock.operator.settings import Bound
 from penstock.policies.cpu import keys
 from penstock.policies.cpu.controller import PAPERS, Controller, Cpu
@@ -22,6 +23,7 @@ from penstock.policies.cpu.dual import DualController
 from penstock.policies.cpu.items import ItemController
 from penstock.policies.cpu.keys import KeyController
 from penstock.policies.cpu.pacing import Pace, Target
+from penstock.quality.sampled import Sampled
 from penstock.streams.times import nanoseconds
 
 Budgeted = SetJoin | DualJoin | GateJoin  # with a CPU budget, or on a condition
@@ -44,10 +46,27 @@ def windows(bound: Bound, place: Place = (WHOLE, 0, 1)) -> Core:
     return _gated(bound, cpu) if _passes_keys(bound, cpu) else _dual(bound, cpu)
 
 
+def sample_of(bound: Bound, place: Place) -> Sampled | None:
+    """Make what counts the pairs of the exact join beside one that may miss some; None: on keys, others do."""
+    read, settings = bound.reader, bound.settings
+    if read is None:
+        return None
+    rule = read.condition.rule
+    core = SetJoin(bound.unbounded().plan(), rule._replace(indexed=NESTED), weighted=read.weighted, place=place)
+    combine = COMBINED[settings.combine] if bound.importance else None
+    return Sampled(core, int(settings.seed) + place[1], combine, indexed=bool(rule.indexed))
+
+
 def _passes_keys(bound: Bound, cpu: Cpu) -> bool:
     """Say whether a budget on equal keys is kept by letting some keys in: by the clock, and without other limits."""
-    counted = cpu.over == "entered" and bound.by_rows
-    return cpu.latency is not None and cpu.method in keys.METHODS and bound.settings.memory is None and not counted
+    by_clock = cpu.latency is not None and cpu.method in keys.METHODS
+    return by_clock and bound.settings.memory is None and not counts_entered(bound)
+
+
+def counts_entered(bound: Bound) -> bool:
+    """Say whether windows are counted over the rows that entered, so that pairs are not those of the exact join."""
+    cpu = bound.settings.cpu
+    return isinstance(cpu, Cpu) and cpu.over == "entered" and bound.by_rows
 
 
 def _check(bound: Bound, cpu: Cpu) -> None:
@@ -86,7 +105,7 @@ def _gated(bound: Bound, cpu: Cpu) -> GateJoin:
 
 def _dual(bound: Bound, cpu: Cpu) -> DualJoin:
     """Make the windows of a join on keys, with a queue and an aux-window."""
-    over_entered = cpu.over == "entered" and bound.by_rows
+    over_entered = counts_entered(bound)
     control = DualController(cpu.method, bound.span, bound.by_rows, over_entered)
     core = DualJoin(
         bound.plan(),
