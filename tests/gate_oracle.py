@@ -122,8 +122,8 @@ class Gate:
     def set_bar(self, work: float) -> None:
         if not any(self.mass):
             return
-        if self.promised > 0 and self.did > 0:
-            work /= min(16.0, max(1 / 16, self.did / self.promised))
+        granted, done = work, self.did / self.promised if self.promised > 0 else 1.0
+        work /= min(16.0, max(1 / 16, done))
         self.most = inf if self.method == "random-drop" else work * self.left
         mass = [each / sum(self.mass) for each in self.mass]
         if self.method == "random-drop":
@@ -133,7 +133,7 @@ class Gate:
                 self.tie = min(1.0, (sqrt(ENTRY**2 + 4 * found * work) - ENTRY) / (2 * found))
             self.promise = self.tie * ENTRY + self.tie**2 * found
             return
-        left = work
+        left = work = granted / min(16.0, max(1e-9, done))
         for level in range(LEVELS - 1, -1, -1):
             cost = mass[level] * (ENTRY + middle(level))
             if cost > left:

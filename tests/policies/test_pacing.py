@@ -41,6 +41,19 @@ class KeyClock(Clock):
         return self.waited + self.row * rows + self.work * (int(core.gate.marks[ENTERED]) + pairs / 1000)
 
 
+class Stopped(KeyClock):
+    """The same on a machine that stands still for a while, once."""
+
+    def __init__(self, op: pen.Join, at: float, seconds: float, **more: float) -> None:
+        super().__init__(op, **more)
+        self.at, self.seconds = at, seconds
+
+    def __call__(self) -> float:
+        if super().__call__() > self.at:
+            self.waited, self.at = self.waited + self.seconds, np.inf
+        return super().__call__()
+
+
 def stream(seed: int, seconds: float, rate: Callable[[float], float], *, keys: int = 0) -> pa.Table:
     """Return rows of a live stream with sets whose popular items move on, or with keys."""
     rng = np.random.default_rng(seed)
@@ -124,6 +137,24 @@ def test_equal_keys_keep_their_latency_too() -> None:
         assert len(late) <= 2, late
         shares[method] = found.num_rows / exact
     assert shares["auto"] > 1.5 * shares["random-drop"]
+
+
+def test_a_machine_that_stood_still_does_not_end_a_join() -> None:
+    tables = []
+    for seed in (1, 2):  # one key is more than there is time for, all others are next to nothing
+        rng = np.random.default_rng(seed)
+        ts = pa.array(np.sort(rng.integers(0, 45 * SECOND, 450_000)), pa.timestamp("us"))
+        tables.append(
+            pa.table({"ts": ts, "k": np.where(rng.random(len(ts)) < 0.6, 0, rng.integers(1, 2000, len(ts)))})
+        )
+    cpu = pen.cpu(latency="1 second")
+    schemas = (tables[0].schema, tables[1].schema)
+    op = pen.Join(schemas=schemas, on="k", time="ts", window=f"{SPAN} seconds", cpu=cpu, ledger="off")
+    with pytest.warns(LatencyWarning):
+        found, _ = live(op, Stopped(op, 10.3, 20.0, row=1e-5, work=1e-3), (tables[0], tables[1]), 0.05)
+    when = [found[name].cast(pa.int64()).to_numpy() for name in ("ts_left", "ts_right")]
+    before, after = (int(((np.maximum(*when) // (5 * SECOND)) == at).sum()) for at in (1, 7))
+    assert after > before / 2 > 0, (before, after)  # what work costs was put down too high in between
 
 
 @pytest.mark.parametrize("chunk", [0.1, 0.5])

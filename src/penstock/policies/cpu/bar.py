@@ -19,8 +19,6 @@ def bar_for(costs: Floats, work: float) -> tuple[float, float, float]:
 
 
 @part
-def missed(promised: float, did: float) -> float:
-    """Return what work was done lately over what was promised."""
-    if promised > 0.0 and did > 0.0:
-        return min(max(did / promised, 1 / DOUBT), DOUBT)
-    return 1.0
+def missed(promised: float, did: float, least: float) -> float:
+    """Return what work was done lately over what was promised, but so much at least, if anything was promised."""
+    return min(max(did / promised, least), DOUBT) if promised > 0.0 else 1.0

@@ -22,7 +22,7 @@ from penstock.core.promise import (
     WORK,
 )
 from penstock.core.windows import Floats
-from penstock.policies.cpu.bar import bar_for, missed
+from penstock.policies.cpu.bar import DOUBT, bar_for, missed
 from penstock.policies.cpu.controller import next_end
 
 KEPT = 0.8  # how much of what was learned before a period counts after it
@@ -87,7 +87,7 @@ def choose(levels: Floats, dials: Floats, costs: Floats, work: float, sampling: 
         each = (levels[level, COST] + SURE * cost / entered) / (levels[level, ENTERED] + SURE)
         costs[level] = each * levels[level, CAME] / came
         total += costs[level]
-    work /= missed(dials[PROMISED], dials[DID])
+    work /= missed(dials[PROMISED], dials[DID], 1 / DOUBT)
     dials[PROMISE] = min(work, total)
     if total <= work:
         dials[BAR], dials[TIE] = -1.0, 1.0

@@ -25,10 +25,11 @@ from penstock.core.gate import (
 )
 from penstock.core.jit import borrowed, kernel, part
 from penstock.core.windows import Floats
-from penstock.policies.cpu.bar import bar_for, missed
+from penstock.policies.cpu.bar import DOUBT, bar_for, missed
 
 METHODS = ("auto", "random-drop")
 KEPT = 0.8  # how much of what was seen before a period counts after it
+LEAST = 1e-9  # of what was promised: while nobody passes, the bar falls until somebody does
 FADED = 0.2  # rows of a slot that are not worth remembering
 
 
@@ -41,7 +42,8 @@ class KeyController:
     time for. How many rows have which gain is told by rows that came after gains were told apart: keys that seem to
     be good by chance, or come no more, do not count. What the work was, over what it should have been, corrects the
     next promise. Rows of a key may come all at once, so that some bring much more work than others: it is never more
-    than there is time for until the batch is over.
+    than there is time for until the batch is over. A key may be too good to be let in as a whole, and what work costs is
+    only learned from work; so while less is done than was promised, the bar falls.
 
     "random-drop" lets a share of the rows in by lot, which find the square of that share.
 
@@ -83,7 +85,7 @@ def choose(mass: Floats, dials: Floats, gains: Floats, costs: Floats, by_lot: bo
     total, found = mass.sum(), 0.0
     if total == 0.0:
         return
-    work = dials[WORK] / missed(dials[PROMISED], dials[DID])
+    work = dials[WORK] / missed(dials[PROMISED], dials[DID], 1 / DOUBT)
     dials[MOST] = np.inf if by_lot else work * dials[LEFT]
     for level in range(costs.size):
         costs[level] = mass[level] / total * (ROW + gains[level])
@@ -92,6 +94,7 @@ def choose(mass: Floats, dials: Floats, gains: Floats, costs: Floats, by_lot: bo
         dials[TIE] = share = share_for(work, found)
         dials[PROMISE] = share * ROW + share * share * found
     else:
+        work = dials[WORK] / missed(dials[PROMISED], dials[DID], LEAST)
         dials[BAR], dials[TIE], dials[PROMISE] = bar_for(costs, work)
 
 
