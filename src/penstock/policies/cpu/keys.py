@@ -42,8 +42,8 @@ class KeyController:
     time for. How many rows have which gain is told by rows that came after gains were told apart: keys that seem to
     be good by chance, or come no more, do not count. What the work was, over what it should have been, corrects the
     next promise. Rows of a key may come all at once, so that some bring much more work than others: it is never more
-    than there is time for until the batch is over. A key may be too good to be let in as a whole, and what work costs is
-    only learned from work; so while less is done than was promised, the bar falls.
+    than there is time for until the batch is over. A key may be too good to be let in as a whole, and what work costs
+    is only learned from work; so while less is done than was promised, the bar falls.
 
     "random-drop" lets a share of the rows in by lot, which find the square of that share.
 
