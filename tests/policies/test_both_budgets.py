@@ -105,7 +105,8 @@ def test_what_was_found_and_what_the_ledger_names_is_the_exact_join(kind: str, c
     report = op.report()
     assert report.balanced
     assert report.shed["budget"].total > 0
-    assert report.exact_estimate is not None and report.recall is not None
+    assert report.exact_estimate is not None
+    assert report.recall is not None
     assert report.exact_estimate.mid == len(exact)  # so few rows are all in the sample
     assert report.recall.mid == len(got) / len(exact)
     assert report.policy.endswith("oldest")
