@@ -54,7 +54,7 @@ def sample_of(bound: Bound, place: Place) -> Sampled | None:
     rule = read.condition.rule
     core = SetJoin(bound.unbounded().plan(), rule, weighted=read.weighted, place=place)
     combine = COMBINED[settings.combine] if bound.importance else None
-    return Sampled(core, int(settings.seed) + place[1], combine)
+    return Sampled(core, int(settings.seed) + place[1], combine, indexed=bool(rule.indexed))
 
 
 def _passes_keys(bound: Bound, cpu: Cpu) -> bool:
