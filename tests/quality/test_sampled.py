@@ -27,6 +27,7 @@ WAYS: dict[str, tuple[Any, str, float]] = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the sample be a part of the windows."""
     monkeypatch.setattr(sampled, "ROOM", 60)
+    monkeypatch.setattr(sampled, "INDEXED_ROOM", 60)
     monkeypatch.setattr(sampled, "PORTION", 16)
 
 

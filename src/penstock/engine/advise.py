@@ -29,7 +29,7 @@ PARTS = 4  # of a stretch, to see how much it varies
 CHUNK = 1 << 13
 GRID = 0.004 * (250 ** (1 / 19)) ** np.arange(20)  # of what the exact join needs: equal ratios, up to all of it
 FEWEST = 2
-COARSE = 4  # budgets of the grid between two that are played first
+COARSE = 5  # budgets of the grid between two that are played first
 MOMENTS = 1 << 10  # at which it is looked how many rows the exact join holds
 
 CURVE = pa.schema(
@@ -330,7 +330,7 @@ def _play(bound: Bound, sample: Sample) -> tuple[Floats, int]:
         core = bound.core(bound.plan())
         ends = np.linspace(piece.counted, piece.code.size, PARTS + 1).astype(np.int64)
         counts = np.zeros(sample.stands.size or int(sample.units.max(initial=PARTS - 1)) + 1)
-        for begin, end in _chunks(piece.code.size, ends):
+        for begin, end in _chunks(piece.code.size, ends[:0] if sample.units.size else ends):
             left, _ = _push(core, piece, begin, end)
             if sample.units.size:
                 counts += np.bincount(sample.units[left], minlength=counts.size)
@@ -358,7 +358,8 @@ def _curve(
 ) -> tuple[Ints, list[Estimate]]:
     """Return budgets, and the recall of each: all if everything is looked at, else those near what was asked for.
 
-    Of a sample every so many-th is played, from the largest down to one that is too small for all that was asked for.
+    Of a sample every so many-th is played, from the largest down to one that is too small for all that was asked for;
+    then, between two of them, the one that a straight line says.
     """
     found: dict[int, Floats] = {}
 
@@ -377,7 +378,9 @@ def _curve(
         low = max((at for at in found if recall(at) < want), default=-1)
         high = min((at for at in found if at > low), default=low)
         while high - low > 1:
-            middle = (low + high) // 2
+            below = recall(low) if low >= 0 else 0.0
+            part = (want - below) / max(recall(high) - below, 1e-300)
+            middle = min(max(low + round(part * (high - low)), low + 1), high - 1)
             low, high = (middle, high) if recall(middle) < want else (low, middle)
     places = sorted(found)
     return sizes[places], _points(np.array([found[at] for at in places]), total, sample)

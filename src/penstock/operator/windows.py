@@ -12,7 +12,7 @@ from penstock.core.gatejoin import GateJoin
 from penstock.core.join import WindowJoin
 from penstock.core.probing import WHOLE
 from penstock.core.setjoin import ENDLESS, Cut, Place, SetJoin
-from penstock.core.sets import BY_TIME, NESTED, OVERLAP, Rule
+from penstock.core.sets import BY_TIME, OVERLAP, Rule
 from penstock.core.windows import Floats
 from penstock.errors import BudgetError, InputError, WindowError
 from penstock.operator.results import COMBINED
@@ -52,7 +52,7 @@ def sample_of(bound: Bound, place: Place) -> Sampled | None:
     if read is None:
         return None
     rule = read.condition.rule
-    core = SetJoin(bound.unbounded().plan(), rule._replace(indexed=NESTED), weighted=read.weighted, place=place)
+    core = SetJoin(bound.unbounded().plan(), rule, weighted=read.weighted, place=place)
     combine = COMBINED[settings.combine] if bound.importance else None
     return Sampled(core, int(settings.seed) + place[1], combine, indexed=bool(rule.indexed))
 

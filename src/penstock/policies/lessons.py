@@ -182,6 +182,12 @@ def freshen(lessons: np.record, side: int) -> None:
     if (now - lessons.clock[side, 1]) / lessons.longest >= LARGE * LIVES[0]:
         bring_back(lessons, side)
     lessons.clock[side, 2] = now
+    other = 1 - side
+    if lessons.clock[other, 2] == now and lessons.clock[other, 1] == lessons.clock[side, 1]:
+        for life in range(LIVES.size):
+            lessons.fresh[side, life] = lessons.fresh[other, life]
+        lessons.stays[side] = lessons.stays[other]
+        return
     fresh = 2.0 ** ((now - lessons.clock[side, 1]) / (LIVES[LIVES.size - 1] * lessons.longest))
     for life in range(LIVES.size - 1, -1, -1):
         lessons.fresh[side, life] = fresh
@@ -468,10 +474,9 @@ def conclude(lessons: np.record, held: int) -> None:
         lessons.level -= 1
     lessons.came = lessons.sampled = lessons.lifted = 0
     choose_life(lessons)
-    compare_sides(lessons)
+    look_at_keys(lessons)
     set_steps(lessons, held)
     for side in range(2):
-        trust_counts(lessons, side)
         lift_ages(lessons, side)
     for side in range(2):
         keep_ages(lessons, side, KEPT)
@@ -500,21 +505,43 @@ def choose_life(lessons: np.record) -> None:
 
 
 @part
-def compare_sides(lessons: np.record) -> None:
-    """Say whether the shares of keys differ between the sides by more than chance. O(CELLS).
+def look_at_keys(lessons: np.record) -> None:
+    """Say whether sides are alike and what counts tell, from one look at what each key weighs. O(CELLS)."""
+    life = lessons.chosen
+    squares_left, squares_right, products = 0.0, 0.0, 0.0
+    keys, left, right, left_squares, right_squares = 0.0, 0.0, 0.0, 0.0, 0.0  # of keys that came lately
+    for cell in range(CELLS):
+        one, other = lessons.weight[cell, 0, life], lessons.weight[cell, 1, life]
+        squares_left += one * one
+        squares_right += other * other
+        products += one * other
+        if not idle(lessons, cell):
+            keys += 1.0
+            left += one
+            right += other
+            left_squares += one * one
+            right_squares += other * other
+    compare_sides(lessons, squares_left, squares_right, products)
+    trust_counts(lessons, 0, keys, left, left_squares)
+    trust_counts(lessons, 1, keys, right, right_squares)
+
+
+@part
+def compare_sides(lessons: np.record, left_squares: float, right_squares: float, products: float) -> None:
+    """Say whether the shares of keys differ between the sides by more than chance.
 
     If they are the same, the sum of the squares of what they differ by is that of the weights of both, and varies
     with how many keys there are.
+
+    Parameters:
+        left_squares, right_squares, products: what keys weigh on a side, squared, and on both, added up.
     """
     life = lessons.chosen
     left, right = lessons.total[0, life], lessons.total[1, life]
     if left <= 0.0 or right <= 0.0:
         return
-    differ, common = 0.0, 0.0
-    for cell in range(CELLS):
-        one, other = lessons.weight[cell, 0, life] / left, lessons.weight[cell, 1, life] / right
-        differ += (one - other) ** 2
-        common += one * other
+    common = products / (left * right)
+    differ = left_squares / left**2 + right_squares / right**2 - 2.0 * common
     by_chance = lessons.squares[0, life] / left**2 + lessons.squares[1, life] / right**2
     each = max(lessons.fresh[0, life] / left, lessons.fresh[1, life] / right)
     spread = math.sqrt(2.0 * common) * by_chance + each * math.sqrt(by_chance)
@@ -522,21 +549,17 @@ def compare_sides(lessons: np.record) -> None:
 
 
 @part
-def trust_counts(lessons: np.record, side: int) -> None:
-    """Work out how likely a key is on average, and how far its own count is believed. O(CELLS).
+def trust_counts(lessons: np.record, side: int, keys: float, weights: float, squares: float) -> None:
+    """Work out how likely a key is on average, and how far its own count is believed.
 
     If all keys were as likely, the weight of each would vary as much as the squares of what arrivals weigh add up to.
     What it varies more is how keys differ: the share of that is the trust, if it is more than two standard errors. If
     it varies less by as much, arrivals of a key depend on each other, and counts are believed as they are.
+
+    Parameters:
+        keys, weights, squares: how many came lately, what they weigh, and that squared, added up.
     """
     life = lessons.chosen
-    keys, weights, squares = 0.0, 0.0, 0.0
-    for cell in range(CELLS):
-        if not idle(lessons, cell):
-            weight = lessons.weight[cell, side, life]
-            keys += 1.0
-            weights += weight
-            squares += weight * weight
     total = lessons.total[side, life]
     if keys < 2.0 or total <= 0.0:
         return

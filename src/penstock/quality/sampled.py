@@ -18,10 +18,10 @@ from penstock.quality.drawn import Drawn
 
 PORTION = 1 << 9  # rows that are taken at once
 ROOM, ITEMS = (1 << 11) - PORTION, 1 << 13  # rows and items of each side: 1 MiB over both sides, with weights
+INDEXED_ROOM, INDEXED_ITEMS = (1 << 10) - PORTION, 1 << 11  # the same with an index, which takes most of it
 EMPTIED = 0.8  # of the room, when it is full
-GRACE = 1 << 21  # so many comparisons are made before any is saved, and so many may be saved up
+GRACE = 1 << 21  # so many comparisons (steps, with an index) come before any is saved, and may be saved up
 SHARE = 1 / 20  # comparisons for each one that the join beside makes
-CHEAP = 1 / 8  # of that, where the join beside walks lists: a step takes less time than a comparison
 LEAST = 1e-4  # no lower chance than that is chosen to save time
 LOWERED, RAISED = 0.5, 1.25
 
@@ -30,18 +30,18 @@ class Sampled:
     """The estimate of the exact join on a condition that goes along with another.
 
     Parameters:
-        core: the same join without a budget or an index, empty.
+        core: the same join without a budget, empty.
         seed: for lots.
         combine: what makes one importance of those of (row, pair); None: rows have none.
-        indexed: whether the join beside has an index, so that its work is steps along lists.
+        indexed: whether the join has an index.
 
     Cost: 1 MiB; a twentieth of the comparisons of the join beside, once there are many.
     """
 
     def __init__(self, core: SetJoin, seed: int, combine: Any = None, *, indexed: bool) -> None:
         self._core = core
+        self._room, self._items = (INDEXED_ROOM, INDEXED_ITEMS) if indexed else (ROOM, ITEMS)
         self._drawn = Drawn(2, seed, combine, meets_all=False)
-        self._share = SHARE * CHEAP if indexed else SHARE
         self._saved = np.array([float(GRACE)])  # comparisons that may be made
 
     def take(self, batch: Batch, sets: Sets, bar: int, work: float) -> None:
@@ -53,8 +53,9 @@ class Sampled:
             work: what they took in the join beside.
         """
         rows = batch.row.size
-        for begin in range(0, rows, PORTION):
-            part = slice(begin, min(rows, begin + PORTION))
+        portion = max(1, min(PORTION, self._items * rows // max(int(sets.size.sum()), 1)))  # that there is room for
+        for begin in range(0, rows, portion):
+            part = slice(begin, min(rows, begin + portion))
             before = self._core.counts[COMPARISONS]
             self._take(
                 Batch(*(column[part] if column.size else column for column in batch)),
@@ -83,21 +84,22 @@ class Sampled:
     def _pace(self, made: float, work: float) -> None:
         """Sample less if there is no room or it takes too long, else more where it can be."""
         core, drawn, saved = self._core, self._drawn, self._saved
-        allowed = self._share * work
+        allowed = SHARE * work
         saved[0] = min(saved[0] + allowed - made, GRACE)
         slower = saved[0] < GRACE / 2 and made > allowed
-        full = [max(core.live(side) / ROOM, core.items(side) / ITEMS) for side in range(2)]
+        full = [max(core.live(side) / self._room, core.items(side) / self._items) for side in range(2)]
         for side in range(2):
             if full[side] > 1:
                 while drawn.staying(side) * full[side] > EMPTIED * core.live(side):
                     drawn.chance[side] *= EMPTIED
-                drawn.thin(side)
             elif slower:
                 less = max(LOWERED, math.sqrt(allowed / made))
                 drawn.chance[side] = min(drawn.chance[side], max(LEAST, less * drawn.chance[side]))
             elif full[side] < EMPTIED / RAISED and made < allowed + saved[0] / 2:
                 drawn.chance[side] = min(1.0, RAISED * drawn.chance[side])
-        if max(full) > 1:
+            if full[side] > 1 or slower:  # rows that wait cost as much as those that come: both become fewer
+                drawn.thin(side)
+        if max(full) > 1 or slower:
             core.keep(drawn.number)
 
     @property

@@ -22,7 +22,7 @@ BITS = 17
 PLACES = 1 << BITS
 SPARSE = 4.0  # rows a window, on one side: of keys that come no more often all rows should be taken
 LEVELS = (1.0, 0.8, 0.5, 0.25)  # of the share of the rows: which share of the keys of a class is taken, at least
-LEAST, MOST, HALVINGS = 1 / 64, 1e12, 32  # to look for how many rows of a key are taken
+LEAST, MOST, HALVINGS = 1 / 64, 1e12, 20  # to look for how many rows of a key are taken
 
 
 class Strata(NamedTuple):
@@ -41,7 +41,7 @@ class Strata(NamedTuple):
         taken = np.flatnonzero(chances)
         number = np.zeros(PLACES, np.uint16)
         number[taken] = np.arange(taken.size)
-        some = np.flatnonzero(chances[place])
+        some = np.flatnonzero((chances > 0)[place])
         mine = number[place[some]]
         order = np.argsort(mine, kind="stable")
         rows = np.bincount(mine, minlength=taken.size)
@@ -53,8 +53,9 @@ class Strata(NamedTuple):
 
 def places(code: Ints) -> Ints:
     """Return the places of keys, by their codes."""
-    found: Ints = ((code.view(np.uint64) * GOLDEN) >> np.uint64(64 - BITS)).view(np.int64)
-    return found
+    found = code.view(np.uint64) * GOLDEN
+    found >>= np.uint64(64 - BITS)
+    return found.view(np.int64)
 
 
 def choose(came: Ints, windows: tuple[float, float], share: float, seed: int, *, whole: bool) -> Strata:
@@ -72,7 +73,8 @@ def choose(came: Ints, windows: tuple[float, float], share: float, seed: int, *,
     used = np.flatnonzero(came.any(axis=0))
     rows = came[:, used]
     kind = np.zeros(used.size, np.int64) if whole else _classes(rows)
-    order = np.lexsort((np.random.default_rng(seed).random(used.size), kind))
+    order = np.argsort(np.random.default_rng(seed).random(used.size))
+    order = order[np.argsort(kind[order].astype(np.int16), kind="stable")]  # short numbers are put in order at once
     begins = np.flatnonzero(np.diff(kind[order], prepend=-1))
     size = np.diff(begins, append=used.size)
     number = np.repeat(np.arange(begins.size), size)  # of the class, in order
@@ -86,15 +88,16 @@ def choose(came: Ints, windows: tuple[float, float], share: float, seed: int, *,
         most = MOST if whole else _most(often[:, taken], windows, share * float(rows.sum()))
         if most >= SPARSE:
             break
+    often = often[:, taken]
     thinned = _thinned(often, most) / np.maximum(often, 1 / MOST)
     strata = Strata(np.zeros((2, PLACES)), np.zeros((2, PLACES)), np.zeros(PLACES))
     for side in range(2):
         stands = _scale(rows[side].astype(np.float64), taken, stratum)
-        strata.chance[side, used[taken]] = thinned[side, taken]
-        strata.weight[side, used[taken]] = stands[taken] / np.maximum(thinned[side, taken], 1 / MOST)
+        strata.chance[side, used[taken]] = thinned[side]
+        strata.weight[side, used[taken]] = stands[taken] / np.maximum(thinned[side], 1 / MOST)
     stands = _scale(rows[0].astype(np.float64) * rows[1], taken, stratum)
     met = (rows[0, taken] > 0) & (rows[1, taken] > 0)
-    strata.pairs[used[taken][met]] = (stands[taken] / (thinned[0, taken] * thinned[1, taken]).clip(1 / MOST))[met]
+    strata.pairs[used[taken][met]] = (stands[taken] / (thinned[0] * thinned[1]).clip(1 / MOST))[met]
     return strata
 
 
