@@ -222,6 +222,10 @@ class Wanted(NamedTuple):
     rate: float | None = None  # that is sustainable, if it was measured before
     methods: tuple[str, ...] = METHODS
 
+    def of(self, method: str) -> float:
+        """Return for how many minutes a method runs."""
+        return self.minutes if method == "auto" or self.others is None else self.others
+
 
 def measure(wanted: Wanted) -> Iterator[dict[str, Any]]:
     """Return what each join did at each speed, with each method."""
@@ -232,7 +236,7 @@ def measure(wanted: Wanted) -> Iterator[dict[str, Any]]:
         for speed in wanted.speeds:
             exact = exact_share(apart, total, speed * rate)
             for method in wanted.methods:
-                minutes = wanted.minutes if method == "auto" or wanted.others is None else wanted.others
+                minutes = wanted.of(method)
                 one = play(case, speed * rate, method, 60 * minutes + BEGINNING * SPAN)
                 one["exact"] = exact * one["rows"]
                 how = {"case": case.name, "rate": rate, "speed": speed, "method": method, "minutes": minutes}
