@@ -4,10 +4,17 @@ A policy gains, in every tick, the chances of the keys of the rows that it holds
 than who holds the likeliest of all rows of the window in every tick, even such as were given up: by the true chances,
 or, where nothing else tells one key from another, by how often each came. Both are divided by what PROB finds that
 was told; where popular keys change, by what the best policy finds that learns. Writes benchmarks/limits.json and
-the table of docs/auto.md; it takes a minute.
+the table of docs/auto.md; it takes three minutes.
+
+Where popular keys change, it is also measured what is found by who is only told the tick of a change, and counts both
+sides from then on: if any order of the keys is as likely as any other, the key that came more often is the likelier
+one, whatever else is known of how chances fall off with the rank. And what is found by who must make do with the rows
+that memory still holds, the least likely having been given up, of those the oldest: with the chances, told the tick,
+or told neither (`filtered`).
 """
 
 import json
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,6 +37,15 @@ CASES: dict[str, dict[str, Any]] = {
     "Zipf 1, anticorrelated": {"keys": 50, "relation": "anticorrelated"},
 }
 LIMIT = "limit"
+TURNS = "popular keys change"
+KNOWN = {  # what is known of changes, and which rows there are to choose from
+    LIMIT: "by the chances",
+    "counted": "told when, by counts",
+    "held": "by the chances, of rows not given up",
+    "held, counted": "told when, by counts, of rows not given up",
+    "held, filtered": "told how likely changes are and each rank is, of rows not given up",
+}
+RUNS, OFTEN = 200, 1 / (5 * WINDOW)  # changes that may have been the latest; how likely one is in a tick
 LEARNING = ("prob", "life", "simpprob", "dimpprob", "dgl")  # the best where popular keys change is one of them
 Table = npt.NDArray[np.float64]  # (side, key)
 Keys = npt.NDArray[np.int64]
@@ -87,25 +103,121 @@ def turned(first: Table, tick: int) -> Table:
     return np.roll(first, quality.turn(tick), axis=1)
 
 
+def counted(keys: Keys) -> Table:
+    """Return how often each key came on either side since the latest change, after each tick."""
+    seen, counts = np.zeros(quality.KEYS), np.zeros((len(keys), quality.KEYS))
+    for tick, arrived in enumerate(keys):
+        if quality.turn(tick) != quality.turn(tick - 1):
+            seen[:] = 0
+        np.add.at(seen, arrived, 1)
+        counts[tick] = seen
+    return counts
+
+
+def foretold(ranks: Table, most: int) -> Table:
+    """Return how likely a key is that came so often, by ticks: the mean over what is likely of its rank."""
+    means = np.zeros((most, most))
+    log, rest = np.log(ranks)[:, None], np.log1p(-ranks)[:, None]
+    for ticks in range(most):
+        came = np.arange(min(2 * ticks + 1, most))
+        likely = came * log + (2 * ticks - came) * rest
+        likely = np.exp(likely - likely.max(axis=0))
+        means[ticks, : came.size] = ranks @ likely / likely.sum(axis=0)
+    return means
+
+
+def filtered(keys: Keys, means: Table) -> Table:
+    """Return how likely each key is after each tick, over all ticks that may have been those of the latest change.
+
+    Keys are taken to have ranks independent of each other, and arrivals of a tick to be independent, which they
+    nearly are: otherwise this is Bayes' rule (Adams and MacKay, 2007). The least likely of many ticks are forgotten.
+    """
+    many = quality.KEYS
+    weight, age, seen = np.zeros(RUNS), np.zeros(RUNS, np.int64), np.zeros((RUNS, many), np.int64)
+    chances, likely = np.full((RUNS, many), 1 / many), np.zeros((len(keys), many))
+    weight[0] = 1.0
+    for tick, arrived in enumerate(keys):
+        weight *= 1 - OFTEN
+        new = int(weight.argmin())
+        weight[new], age[new], seen[new], chances[new] = OFTEN, 0, 0, 1 / many
+        for key in arrived:
+            weight *= chances[:, key]
+            seen[:, key] += 1
+        weight /= weight.sum()
+        age += 1
+        chances = means[np.minimum(age, len(means) - 1)[:, None], np.minimum(seen, len(means) - 1)]
+        chances /= chances.sum(axis=1, keepdims=True)
+        likely[tick] = weight @ chances
+    return likely
+
+
+def kept(keys: Keys, worth: Table) -> Table:
+    """Return what is found, by memory, by giving up the rows whose keys are worth least, oldest first."""
+    found = np.zeros(len(SHARES))
+    for at, share in enumerate(SHARES):
+        held = [[deque[int]() for _ in range(quality.KEYS)] for _ in range(2)]
+        room = round(2 * share * WINDOW)
+        size = 0
+        for tick, (left, right) in enumerate(keys.tolist()):
+            if tick >= WINDOW:
+                for rows, key in zip(held, keys[tick - WINDOW].tolist(), strict=True):
+                    if rows[key] and rows[key][0] == tick - WINDOW:
+                        rows[key].popleft()
+                        size -= 1
+            if tick >= 2 * WINDOW:
+                found[at] += len(held[0][right]) + len(held[1][left]) + (left == right)
+            held[0][left].append(tick)
+            held[1][right].append(tick)
+            size += 2
+            now = worth[tick].tolist()
+            while size > room:
+                least = min(
+                    (now[key], queue[0], side, key)
+                    for side in (0, 1)
+                    for key, queue in enumerate(held[side])
+                    if queue
+                )
+                held[least[2]][least[3]].popleft()
+                size -= 1
+    return found
+
+
 def drifting() -> dict[str, list[float]]:
-    """Return what each policy that learns and the limit find, by memory, where popular keys change."""
-    policies, best = np.zeros((len(LEARNING), len(SHARES))), np.zeros(len(SHARES))
+    """Return what each policy that learns and each limit find, by memory, where popular keys change."""
+    policies, best = np.zeros((len(LEARNING), len(SHARES))), np.zeros((len(KNOWN), len(SHARES)))
+    means = foretold(chances_of(zipf(1, keys=quality.KEYS), quality.KEYS)[0], 10 * WINDOW)
     for seed in SEEDS:
         first = chances_of(zipf(ROWS, keys=quality.KEYS, relation="correlated", seed=seed), quality.KEYS)
         left, right = quality.drifting(seed)
-        best += limit(*keys_of(left, right), partial(turned, first), quality.KEYS)
+        sides = keys_of(left, right)
+        keys = np.stack(sides, axis=1)
+        counts = counted(keys)
+        chances = np.array([turned(first, tick)[0] for tick in range(ROWS)])
+        best += [
+            limit(*sides, partial(turned, first), quality.KEYS),
+            limit(*sides, partial(before, counts), quality.KEYS),
+            *(kept(keys, worth) for worth in (chances, counts, filtered(keys, means))),
+        ]
         policies += quality.found_by(left, right, LEARNING)
-    return {**dict(zip(LEARNING, policies.tolist(), strict=True)), LIMIT: best.tolist()}
+    found = {**dict(zip(LEARNING, policies, strict=True)), **dict(zip(KNOWN, best, strict=True))}
+    return {name: values.tolist() for name, values in found.items()}
+
+
+def before(counts: Table, tick: int) -> Table:
+    """Return what was counted before a tick, the same for both sides; nothing if keys change with it."""
+    fresh = quality.turn(tick) != quality.turn(tick - 1)
+    return np.tile(np.zeros(counts.shape[1]) if fresh else counts[tick - 1], (2, 1))
 
 
 def page(results: dict[str, Any]) -> str:
     """Return the table."""
     rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in results["told"].items()]
     found = {name: np.array(values) for name, values in results["drifting"].items()}
-    best = found.pop(LIMIT)
+    best = {name: found.pop(name) for name in KNOWN}
     names = [max(found, key=lambda name: found[name][at]) for at in range(len(SHARES))]
-    shares = [f"{best[at] / found[name][at]:.3f} of `{name}`" for at, name in enumerate(names)]
-    rows.append(["popular keys change, by the chances", *shares])
+    for known, label in KNOWN.items():
+        shares = [f"{best[known][at] / found[name][at]:.3f} of `{name}`" for at, name in enumerate(names)]
+        rows.append([f"{TURNS}, {label}", *shares])
     return registry_tables.table(["no more than", *(f"{share:.0%}" for share in SHARES)], rows)
 
 
