@@ -8,8 +8,9 @@ is compared, else along all of its rings. A result counts at its last row in the
 after the new one are passed over, and so each result is found once. If evaluation is eager and windows are in time,
 a ring lets old rows go when somebody looks into it, and all do after the last group that was taken.
 
-Where chains of one common key begin side by side, one look tells whether every window has somebody for a new row. If
-evaluation is eager and all windows are in time, rows then enter *singly*, and only those run through the loops.
+If evaluation is eager, all windows are in time, and new rows are outermost, rows enter *singly*, and only those run
+through the loops that may find somebody: in the first window that is looked into or, where chains of one common key
+begin side by side, in every window, which one look tells.
 """
 
 from collections.abc import Iterator, Sequence
