@@ -8,8 +8,9 @@ is compared, else along all of its rings. A result counts at its last row in the
 after the new one are passed over, and so each result is found once. If evaluation is eager and windows are in time,
 a ring lets old rows go when somebody looks into it, and all do after the last group that was taken.
 
-Where chains of one common key begin side by side, one look tells whether every window has somebody for a new row. If
-evaluation is eager and all windows are in time, rows then enter *singly*, and only those run through the loops.
+If evaluation is eager, all windows are in time, and new rows are outermost, rows enter *singly*, and only those run
+through the loops that may find somebody: in the first window that is looked into or, where chains of one common key
+begin side by side, in every window, which one look tells.
 """
 
 from collections.abc import Iterator, Sequence
@@ -295,58 +296,55 @@ def passed_over(nodes: Ints, base: int, mask: int, place: int, low: int, code: i
 
 
 @apart
-def run_over(nodes: Ints, base: int, mask: int, place: int, low: int, code: int) -> int:
-    """Return the next place of a ring, from `place` down to `low`, that has another code; below `low`: none."""
-    while place >= low and nodes[base + (place & mask), CODE] == code:
+def gather(
+    nodes: Ints, rows: Ints, ring: tuple[int, int, int], place: int, low: int, code: int, found: Ints, n: int
+) -> tuple[int, int]:
+    """Write the rows of a ring that have some code, from `place` down to `low`, while there is room for more.
+
+    Returns the next place, and how many are written then: those that were given up are not.
+    """
+    codes, base, mask = ring
+    while place >= low and n < found.size:
+        if nodes[codes + (place & mask), CODE] == code:
+            row = rows[base + (place & mask), ROW]
+            found[n] = row
+            n += row >= 0
         place -= 1
-    return place
+    return place, n
 
 
 @apart
-def write_run(rows: Ints, base: int, mask: int, place: int, end: int, found: Ints, n: int) -> int:
-    """Write the rows of places that join, without those given up; returns how many are written then."""
-    for here in range(place, end, -1):
-        found[n] = rows[base + (here & mask), ROW]
-        n += found[n] >= 0
-    return n
+def fill(found: Ints, begin: int, end: int, row: int) -> None:
+    """Write one row into several results."""
+    for n in range(begin, end):
+        found[n] = row
 
 
 @part
 def scan(windows: Windows, nests: Nests, work: Work, source: int, depth: int, results: Ints) -> int:
-    """Go on with a loop that asks for nothing but one equality, along all of a ring: like ``seek``.
-
-    Rows that join are side by side where a bucket has few codes: the innermost loop writes those as a run.
-    """
+    """Go on with a loop that asks for nothing but one equality, along all of a ring: like ``seek``."""
     loop = nests.loops
     base, mask = work.loop[depth, BASE], work.loop[depth, MASK]
     codes = loop[source, depth, NODES] + base
     low, code = work.loop[depth, FROM], work.loop[depth, SOUGHT]
     begin = wide(work.loop[depth, PLACE])
     place = min(begin, max(work.loop[depth, UPTO], low) - 1)
-    innermost = depth == nests.span.size - 1
-    rows, n = results[loop[source, depth, STREAM]], wide(work.state[FOUND])
-    room = rows.size if innermost else n + 1
     found = wide(ENDED)
-    while found < 0 and n < room:
-        place = passed_over(windows.nodes, codes, mask, place, low, code)
-        if place < low:
-            break
-        at = base + (place & mask)
-        place -= 1
-        if not innermost:
-            found = at if windows.rows[at, ROW] >= 0 else found
-            continue
-        rows[n] = windows.rows[at, ROW]
-        n += rows[n] >= 0
-        if n < room and place >= low and windows.nodes[codes + (place & mask), CODE] == code:
-            end = run_over(windows.nodes, codes, mask, place, max(low, place - (room - n) + 1), code)
-            n = write_run(windows.rows, base, mask, place, end, rows, n)
-            place = end
-    work.loop[depth, PLACE] = place
-    work.state[COMPARED] += begin - place if depth else 0
-    if innermost:
+    if depth == nests.span.size - 1:
+        rows, n = results[loop[source, depth, STREAM]], wide(work.state[FOUND])
+        place, n = gather(windows.nodes, windows.rows, (codes, base, mask), place, low, code, rows, n)
         write_outer(windows, nests, work, source, results, n)
         found = wide(NO_ROOM) if place >= low else found
+    else:
+        while found < 0 and place >= low:
+            place = passed_over(windows.nodes, codes, mask, place, low, code)
+            if place < low:
+                break
+            at = base + (place & mask)
+            place -= 1
+            found = at if windows.rows[at, ROW] >= 0 else found
+    work.loop[depth, PLACE] = place
+    work.state[COMPARED] += begin - place if depth else 0
     return found
 
 
@@ -412,8 +410,7 @@ def write_outer(windows: Windows, nests: Nests, work: Work, source: int, results
         return
     for outer in range(nests.span.size - 1):
         rows, row = results[nests.loops[source, outer, STREAM]], windows.rows[work.loop[outer, BOUND], ROW]
-        for n in range(begin, end):
-            rows[n] = row
+        fill(rows, begin, end, row)
     work.state[FOUND] = end
 
 
@@ -476,7 +473,7 @@ def evaluate(windows: Windows, nests: Nests, source: int, results: Ints, work: W
         work.loop[depth, BOUND] = at
         if nests.loops[source, depth, WHEN] == AT:
             work.state[TIME] = windows.rows[at, TS]
-            work.state[TURN] += 1
+            work.state[TURN] += not (work.state[SINGLY] and work.state[PROMPT])  # else its loops have begun
         depth += 1
         begin(windows, nests, work, source, depth)
     work.state[DEPTH] = IDLE
@@ -516,24 +513,50 @@ def take(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: Work, p
 
 
 @part
+def meets_nobody(windows: Windows, nests: Nests, work: Work, source: int, at: int) -> bool:
+    """Begin the loops of a lone new row, and say whether the first of them finds nobody.
+
+    It stops at the first row that it finds, where the loops then go on.
+    """
+    work.loop[0, BOUND] = at
+    work.state[TURN] += 1
+    begin(windows, nests, work, source, 1)
+    loop = nests.loops
+    low, place = wide(work.loop[1, FROM]), wide(work.loop[1, PLACE])
+    if loop[source, 1, PLAIN]:
+        base, mask = work.loop[1, BASE], work.loop[1, MASK]
+        code = wide(work.loop[1, SOUGHT])
+        found = passed_over(windows.nodes, loop[source, 1, NODES] + base, mask, place, low, code)
+        work.state[COMPARED] += place - found
+        place = found
+        work.loop[1, FIRST] = place
+    return place < low and work.loop[1, INSIDE] == work.loop[1, LAST]
+
+
+@part
 def take_singly(windows: Windows, nests: Nests, batch: Batch, keys: Ints, work: Work, pool: Pool) -> None:
-    """Let old rows go and enter rows up to the first one that may join somebody in every window."""
+    """Let old rows go and enter rows up to the first one that may join somebody."""
     i, until, gone = wide(work.state[TAKEN]), wide(work.state[UNTIL]), wide(work.state[EXPIRES])
+    prompt, chains = work.state[PROMPT], windows.heads.size > 1
     work.state[NEW] = 0
     work.state[LONE] = 1
     work.state[SOURCE] = nests.span.size
     while i < until and not work.state[NEW]:
-        if batch.ts[i] > gone:
-            gone = wide(batch.ts[i])
+        now = wide(batch.ts[i])
+        work.state[TIME] = now
+        if not prompt and now > gone:
+            gone = now
             expire(windows, nests.span, nests.by_rows, pool, gone)
-        look_ahead(windows, nests, batch, i + AHEAD, keys)
+        if chains:
+            look_ahead(windows, nests, batch, i + AHEAD, keys)
         s = wide(batch.stream[i])
-        at = insert(windows, batch, i, keys, s)
-        windows.ends[s, FRESH] = windows.ends[s, NEXT]
+        ring = ring_of(windows, s, batch.code[i, 0])
+        at = insert(windows, batch, i, keys, ring)
+        windows.ends[ring, FRESH] = windows.ends[ring, NEXT]
         i += 1
-        if not alone(windows, s, at):
+        if not (meets_nobody(windows, nests, work, s, at) if prompt else alone(windows, s, at)):
             work.new[0, WHERE] = at
-            work.new[0, OF_RING] = s
+            work.new[0, OF_RING] = ring
             work.new[0, EARLIER] = IDLE
             work.newest[s] = 0
             work.state[NEW] = 1
@@ -897,7 +920,7 @@ class Chain:
         side_by_side = self._common and windows.column[0, STRIDE] > 1
         exact = self._budget.kind == EXACT and not self._by_rows.any()
         prompt = exact and self._eager and not self._expiry[0]
-        self._work.state[SINGLY] = prompt and side_by_side and not nests.fresh.any()
+        self._work.state[SINGLY] = prompt and not nests.fresh.any()
         self._work.state[PROMPT] = prompt and not side_by_side
         loops, nest = nests.loops, nests.nest
         source, depth = np.indices(nest.shape)
