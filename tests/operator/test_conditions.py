@@ -166,6 +166,17 @@ def test_windows_grow_and_forget() -> None:
     assert exact == [(i, j) for i, j in found[0] if i < 300 and j < 300]
 
 
+def test_items_that_come_again_where_their_links_were_are_found_once() -> None:
+    """There is room for 1,024 postings: each item comes again so many later, in the place of what has expired."""
+    rows: list[Row] = [(ts, [4 * (ts % 256) + n for n in range(4)]) for ts in range(1500)]
+    side = table(rows, INTS)
+    op = pen.Join(schemas=(side.schema, side.schema), on=condition("overlap", 1), time="ts", window=200)
+    got = [op.push(left=side[at : at + 4], right=side[at : at + 4]) for at in range(0, len(rows), 4)]
+    core: Any = op._core
+    assert core.shelf.link.shape[1] == 1024
+    assert joined(pa.concat_tables(got)) == [(row, row) for row in range(1500)]
+
+
 def test_weights_whose_products_vanish_touch_a_row_once() -> None:
     """The product of two such weights is 0: each partner is looked at once all the same, and not for each item."""
     rows: list[Row] = [(1, dict.fromkeys("abcde", 1e-200) | {"z": 1.0})]

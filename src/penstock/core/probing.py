@@ -28,7 +28,6 @@ from penstock.core.sets import (
     OWNER,
     PRODUCT,
     ROW,
-    SEALED,
     SIZE,
     TICK,
     TS,
@@ -39,6 +38,7 @@ from penstock.core.sets import (
     climbed,
     end_of,
     expire,
+    first_linked,
     first_shared_in,
     holds,
     insert,
@@ -427,7 +427,8 @@ def walk(
     posting = shelf.heads[other, slot, bucket_of(item, shelf.heads.shape[2])]
     bucket = slot * buckets + bucket_of(item, buckets)
     begin, where = shelf.starts[other, bucket], shelf.starts[other, bucket + 1] - 1
-    while posting >= shelf.marks[SEALED + other] and shelf.link[other, posting & items, OWNER] >= first:
+    oldest = first_linked(shelf, other)
+    while posting >= oldest and shelf.link[other, posting & items, OWNER] >= first:
         at = posting & items
         if shelf.link[other, at, ITEM] == item:
             if rule.kind == PRODUCT:

@@ -252,6 +252,15 @@ def linked_too_many(shelf: Shelf, side: int) -> bool:
 
 
 @part
+def first_linked(shelf: Shelf, side: int) -> int:
+    """Return the oldest posting whose link is still there: lists end before it.
+
+    Those before it are sealed, or so old that newer ones have taken their places: no row that lives has them.
+    """
+    return max(shelf.marks[SEALED + side], shelf.marks[POSTING + side] - shelf.link.shape[1])
+
+
+@part
 def bucket_of(item: int, buckets: int) -> int:
     """Return the bucket of an item, of so many: a power of 2."""
     return wide(mixed(np.uint64(item)) & np.uint64(buckets - 1))
@@ -315,9 +324,10 @@ def climbed(shelf: Shelf, side: int) -> float:
     newest, slot = (marks[NEXT + side] - 1) & mask, marks[BASIC + side] % shelf.basic.shape[1]
     first = max(marks[LOW + side], shelf.basic[side, slot, FIRST])
     begin, buckets, steps = shelf.stamp[side, newest, BEGIN], marks[BUCKETS + side], 0.0
+    oldest = first_linked(shelf, side)
     for mine in range(begin, begin + shelf.stamp[side, newest, SIZE]):
         item, posting, rows = shelf.item[side, mine & items], mine, 0
-        while posting >= marks[SEALED + side] and shelf.link[side, posting & items, OWNER] >= first:
+        while posting >= oldest and shelf.link[side, posting & items, OWNER] >= first:
             rows += shelf.link[side, posting & items, ITEM] == item
             posting = shelf.link[side, posting & items, OLDER]
         bucket = slot * buckets + bucket_of(item, buckets)
