@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as pen
 from penstock.core.probing import UNTOUCHED
+from penstock.core.sets import SEALED
 from penstock.errors import (
     BudgetError,
     ColumnError,
@@ -175,6 +176,22 @@ def test_items_that_come_again_where_their_links_were_are_found_once() -> None:
     core: Any = op._core
     assert core.shelf.link.shape[1] == 1024
     assert joined(pa.concat_tables(got)) == [(row, row) for row in range(1500)]
+
+
+def test_a_large_window_is_not_laid_down_anew_for_a_small_one() -> None:
+    rng = np.random.default_rng(5)
+    rows: list[Row] = [(ts, rng.choice(500, 5, replace=False).tolist()) for ts in range(4000)]
+    both = table(rows, INTS)
+    op = pen.Join(schemas=(both.schema, both.schema), on=condition("overlap", 3), time="ts", window=(10_000, 20))
+    got = [op.push(left=both[:2000], right=both[2000:2050])]
+    core: Any = op._core
+    before = core.shelf.marks[SEALED : SEALED + 2].copy()
+    got += [op.push(right=both[at : at + 50]) for at in range(2050, 4000, 50)]
+    after = core.shelf.marks[SEALED : SEALED + 2]
+    assert after[0] == before[0]
+    assert after[1] > before[1] + 4 * 1024
+    want = pairs("overlap", 3, rows[:2000], rows[2000:], (10_000, 20))
+    assert [(i, j + 2000) for i, j in want] == joined(pa.concat_tables(got))
 
 
 def test_weights_whose_products_vanish_touch_a_row_once() -> None:

@@ -61,7 +61,7 @@ from penstock.core.step import (
 )
 from penstock.core.windows import Floats, Ints
 
-PERIOD, UNSEALED = 16, 17  # why the kernel came back: a period is over; postings are to be sealed
+PERIOD, UNSEALED = 16, 17  # why the kernel came back: a period is over; postings are to be sealed, of the right + 1
 # how much of a window is probed
 EVERYTHING, SELECTED, SOME, DROPPING, PROMISING = 0, 1, 2, 3, 4
 # entries of `mode`: one of the above, draws so far, whether the queue counts rows and not ticks, and rows so far
@@ -157,8 +157,9 @@ def step_sets(  # noqa: C901 - one loop
             return PAIRS_FULL
         if done[2] + shelf.basic.shape[1] > told.skipped.shape[0] or done[3] + 2 > told.shed.shape[0]:
             return LEDGER_FULL
-        if terms.rule.indexed and (linked_too_many(shelf, 0) or linked_too_many(shelf, 1)):
-            return UNSEALED
+        for each in range(2):
+            if terms.rule.indexed and linked_too_many(shelf, each):
+                return UNSEALED + each
         if make_room(shelf, terms, told, tick):  # the limit was lowered
             continue
         marks[CAME_TO + side] = rows.row[at] + 1

@@ -167,8 +167,8 @@ class SetJoin(Entries):
             done[1:] = 0
             if why == PERIOD:
                 self._adapt(int(batch.tick[done[0]]))
-            elif why == UNSEALED:
-                reseal(self.shelf)
+            elif why >= UNSEALED:
+                reseal(self.shelf, why - UNSEALED)
             elif why == PAIRS_FULL:
                 live = self.shelf.marks[NEXT : NEXT + 2] - self.shelf.marks[LOW : LOW + 2]
                 size = max(self._pairs.shape[1], 2 * int(live.max()))
