@@ -392,7 +392,6 @@ def emit(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, where: int
 def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: int, end: int) -> float:
     """Compare a row with each row at some places of the other window, newest first: a nested loop."""
     side, rule, mask = wide(rows.side[at]), terms.rule, shelf.stamp.shape[1] - 1
-    divided, shard, shards = terms.place[WAY] == BY_ITEMS, terms.place[SHARD], terms.place[SHARDS]
     for back in range(end - first):
         where = (end - 1 - back) & mask
         if rule.kind == BAND:
@@ -400,7 +399,7 @@ def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: 
         else:
             shared = shared_by(shelf, rule, 1 - side, where, rows.sets, at)
             meets = holds(rule, side, shared, rows.sets.size[at], shelf.stamp[1 - side, where, SIZE])
-        if meets and (not divided or first_shared_in(shelf, 1 - side, where, rows.sets, at, shard, shards)):
+        if meets:
             emit(shelf, terms, rows, told, at, where)
     return float(end - first)
 
