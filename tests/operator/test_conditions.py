@@ -194,6 +194,28 @@ def test_a_large_window_is_not_laid_down_anew_for_a_small_one() -> None:
     assert [(i, j + 2000) for i, j in want] == joined(pa.concat_tables(got))
 
 
+def test_another_window_holds_for_what_counts_the_pairs_and_is_saved() -> None:
+    rng = np.random.default_rng(1)
+    rows: list[list[Row]] = [[(ts, rng.integers(0, 12, 3).tolist()) for ts in range(400)] for _ in range(2)]
+    left, right = (table(side, INTS) for side in rows)
+    reports = []
+    for memory, saved in ((None, False), (None, True), (30, False), (30, True)):
+        how: dict[str, Any] = {"on": condition("overlap", 2), "time": "ts", "window": 20, "memory": memory}
+        op = pen.Join(schemas=(left.schema, right.schema), **how)
+        for at in range(0, 400, 50):
+            if at == 200:
+                op.resize(window=90)
+            if saved:
+                op = pen.Join.from_state(op.state_dict())
+            op.push(left=left[at : at + 50], right=right[at : at + 50])
+        reports.append(op.report())
+    exact, again, bounded, after = reports
+    assert exact.pairs == again.pairs > 2 * len(pairs("overlap", 2, rows[0], rows[1], (20, 20)))
+    assert bounded.pairs == after.pairs < exact.pairs
+    for report in (bounded, after):
+        assert report.exact_estimate == (exact.pairs, exact.pairs, exact.pairs)
+
+
 def test_weights_whose_products_vanish_touch_a_row_once() -> None:
     """The product of two such weights is 0: each partner is looked at once all the same, and not for each item."""
     rows: list[Row] = [(1, dict.fromkeys("abcde", 1e-200) | {"z": 1.0})]
