@@ -728,8 +728,9 @@ class Join:
             raise StateError(
                 "on", str(bound.reader.condition), "only a join on equal keys can be changed: start afresh"
             )
-        if bound.settings.cpu is not None:
-            raise StateError("cpu", str(bound.settings.cpu), "a CPU budget stays as it is: start afresh")
+        for cpu in (bound.settings.cpu, arguments.get("cpu")):
+            if cpu is not None:
+                raise StateError("cpu", str(cpu), "a CPU budget stays as it is: start afresh")
         join = type(self)(
             schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**self._settings.arguments(), **arguments}
         )
