@@ -464,6 +464,13 @@ def test_a_join_without_a_budget_gets_one_by_another_way() -> None:
     assert exact.report().memory_rows == 5 + 4
 
 
+def test_a_join_without_a_cpu_budget_gets_none() -> None:
+    op = pen.Join(**GIVEN)
+    op.push(left=LEFT, right=RIGHT)
+    with pytest.raises(StateError, match=r"cpu: got cpu\(5 comparisons a second, auto\); a CPU budget stays"):
+        op.changed(cpu=pen.cpu(comparisons_per_second=5))
+
+
 def test_a_budget_that_is_not_named_stays() -> None:
     streams = workloads.zipf(300, keys=5, seed=1)
     op = pen.Join(**GIVEN, memory=10, policy="oldest")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as pen
 from penstock.core.probing import UNTOUCHED
+from penstock.core.sets import SEALED
 from penstock.errors import (
     BudgetError,
     ColumnError,
@@ -164,6 +165,55 @@ def test_windows_grow_and_forget() -> None:
     exact = pairs("overlap", 4, both[0][:300], both[1][:300], (100, 100))
     assert found[0] == found[1]
     assert exact == [(i, j) for i, j in found[0] if i < 300 and j < 300]
+
+
+def test_items_that_come_again_where_their_links_were_are_found_once() -> None:
+    """There is room for 1,024 postings: each item comes again so many later, in the place of what has expired."""
+    rows: list[Row] = [(ts, [4 * (ts % 256) + n for n in range(4)]) for ts in range(1500)]
+    side = table(rows, INTS)
+    op = pen.Join(schemas=(side.schema, side.schema), on=condition("overlap", 1), time="ts", window=200)
+    got = [op.push(left=side[at : at + 4], right=side[at : at + 4]) for at in range(0, len(rows), 4)]
+    core: Any = op._core
+    assert core.shelf.link.shape[1] == 1024
+    assert joined(pa.concat_tables(got)) == [(row, row) for row in range(1500)]
+
+
+def test_a_large_window_is_not_laid_down_anew_for_a_small_one() -> None:
+    rng = np.random.default_rng(5)
+    rows: list[Row] = [(ts, rng.choice(500, 5, replace=False).tolist()) for ts in range(4000)]
+    both = table(rows, INTS)
+    op = pen.Join(schemas=(both.schema, both.schema), on=condition("overlap", 3), time="ts", window=(10_000, 20))
+    got = [op.push(left=both[:2000], right=both[2000:2050])]
+    core: Any = op._core
+    before = core.shelf.marks[SEALED : SEALED + 2].copy()
+    got += [op.push(right=both[at : at + 50]) for at in range(2050, 4000, 50)]
+    after = core.shelf.marks[SEALED : SEALED + 2]
+    assert after[0] == before[0]
+    assert after[1] > before[1] + 4 * 1024
+    want = pairs("overlap", 3, rows[:2000], rows[2000:], (10_000, 20))
+    assert [(i, j + 2000) for i, j in want] == joined(pa.concat_tables(got))
+
+
+def test_another_window_holds_for_what_counts_the_pairs_and_is_saved() -> None:
+    rng = np.random.default_rng(1)
+    rows: list[list[Row]] = [[(ts, rng.integers(0, 12, 3).tolist()) for ts in range(400)] for _ in range(2)]
+    left, right = (table(side, INTS) for side in rows)
+    reports = []
+    for memory, saved in ((None, False), (None, True), (30, False), (30, True)):
+        how: dict[str, Any] = {"on": condition("overlap", 2), "time": "ts", "window": 20, "memory": memory}
+        op = pen.Join(schemas=(left.schema, right.schema), **how)
+        for at in range(0, 400, 50):
+            if at == 200:
+                op.resize(window=90)
+            if saved:
+                op = pen.Join.from_state(op.state_dict())
+            op.push(left=left[at : at + 50], right=right[at : at + 50])
+        reports.append(op.report())
+    exact, again, bounded, after = reports
+    assert exact.pairs == again.pairs > 2 * len(pairs("overlap", 2, rows[0], rows[1], (20, 20)))
+    assert bounded.pairs == after.pairs < exact.pairs
+    for report in (bounded, after):
+        assert report.exact_estimate == (exact.pairs, exact.pairs, exact.pairs)
 
 
 def test_weights_whose_products_vanish_touch_a_row_once() -> None:

@@ -135,6 +135,7 @@ def test_promising_rows_find_more_than_rows_by_lot_inside_the_latency(seed: int)
         op, pairs, lag = played(method, seed, on)
         assert lag < 2.0, (method, lag)
         assert op.report().balanced
+        assert op.report().policy == method  # and not "selective", which is something else
         found[method] = pairs.num_rows
     assert found["auto"] > 1.5 * found["random-drop"], found
 

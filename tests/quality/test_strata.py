@@ -74,3 +74,12 @@ def test_whole_keys_are_taken_whole() -> None:
     strata = choosing.choose(counted(places), WINDOWS, 0.1, 0, whole=True)
     assert set(np.unique(strata.chance)) == {0.0, 1.0}
     assert strata.draw(0, places[0], 0).size == pytest.approx(5000, rel=0.1)
+
+
+def test_of_each_of_very_many_keys_as_many_rows_are_taken_as_wanted() -> None:
+    place = np.repeat(np.arange(70_000), 4)
+    chance = np.zeros((2, choosing.PLACES))
+    chance[0, :70_000] = np.where(np.arange(70_000) < 10_000, 1.0, 0.25)
+    strata = choosing.Strata(chance, np.ones_like(chance), np.ones(choosing.PLACES))
+    got = np.bincount(place[strata.draw(0, place, 0)], minlength=70_000)
+    assert got.tolist() == [4] * 10_000 + [1] * 60_000

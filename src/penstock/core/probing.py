@@ -28,7 +28,6 @@ from penstock.core.sets import (
     OWNER,
     PRODUCT,
     ROW,
-    SEALED,
     SIZE,
     TICK,
     TS,
@@ -39,6 +38,7 @@ from penstock.core.sets import (
     climbed,
     end_of,
     expire,
+    first_linked,
     first_shared_in,
     holds,
     insert,
@@ -61,7 +61,7 @@ from penstock.core.step import (
 )
 from penstock.core.windows import Floats, Ints
 
-PERIOD, UNSEALED = 16, 17  # why the kernel came back: a period is over; postings are to be sealed
+PERIOD, UNSEALED = 16, 17  # why the kernel came back: a period is over; postings are to be sealed, of the right + 1
 # how much of a window is probed
 EVERYTHING, SELECTED, SOME, DROPPING, PROMISING = 0, 1, 2, 3, 4
 # entries of `mode`: one of the above, draws so far, whether the queue counts rows and not ticks, and rows so far
@@ -157,8 +157,9 @@ def step_sets(  # noqa: C901 - one loop
             return PAIRS_FULL
         if done[2] + shelf.basic.shape[1] > told.skipped.shape[0] or done[3] + 2 > told.shed.shape[0]:
             return LEDGER_FULL
-        if terms.rule.indexed and (linked_too_many(shelf, 0) or linked_too_many(shelf, 1)):
-            return UNSEALED
+        for each in range(2):
+            if terms.rule.indexed and linked_too_many(shelf, each):
+                return UNSEALED + each
         if make_room(shelf, terms, told, tick):  # the limit was lowered
             continue
         marks[CAME_TO + side] = rows.row[at] + 1
@@ -391,7 +392,6 @@ def emit(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, where: int
 def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: int, end: int) -> float:
     """Compare a row with each row at some places of the other window, newest first: a nested loop."""
     side, rule, mask = wide(rows.side[at]), terms.rule, shelf.stamp.shape[1] - 1
-    divided, shard, shards = terms.place[WAY] == BY_ITEMS, terms.place[SHARD], terms.place[SHARDS]
     for back in range(end - first):
         where = (end - 1 - back) & mask
         if rule.kind == BAND:
@@ -399,7 +399,7 @@ def compare(shelf: Shelf, terms: Terms, rows: Rows, told: Told, at: int, first: 
         else:
             shared = shared_by(shelf, rule, 1 - side, where, rows.sets, at)
             meets = holds(rule, side, shared, rows.sets.size[at], shelf.stamp[1 - side, where, SIZE])
-        if meets and (not divided or first_shared_in(shelf, 1 - side, where, rows.sets, at, shard, shards)):
+        if meets:
             emit(shelf, terms, rows, told, at, where)
     return float(end - first)
 
@@ -427,7 +427,8 @@ def walk(
     posting = shelf.heads[other, slot, bucket_of(item, shelf.heads.shape[2])]
     bucket = slot * buckets + bucket_of(item, buckets)
     begin, where = shelf.starts[other, bucket], shelf.starts[other, bucket + 1] - 1
-    while posting >= shelf.marks[SEALED + other] and shelf.link[other, posting & items, OWNER] >= first:
+    oldest = first_linked(shelf, other)
+    while posting >= oldest and shelf.link[other, posting & items, OWNER] >= first:
         at = posting & items
         if shelf.link[other, at, ITEM] == item:
             if rule.kind == PRODUCT:

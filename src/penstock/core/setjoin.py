@@ -167,8 +167,8 @@ class SetJoin(Entries):
             done[1:] = 0
             if why == PERIOD:
                 self._adapt(int(batch.tick[done[0]]))
-            elif why == UNSEALED:
-                reseal(self.shelf)
+            elif why >= UNSEALED:
+                reseal(self.shelf, why - UNSEALED)
             elif why == PAIRS_FULL:
                 live = self.shelf.marks[NEXT : NEXT + 2] - self.shelf.marks[LOW : LOW + 2]
                 size = max(self._pairs.shape[1], 2 * int(live.max()))
@@ -260,14 +260,15 @@ class SetJoin(Entries):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all state as arrays by name."""
-        limit, held = {"limit": self.terms.limit}, flatten("shelf", without_index(self.shelf))
-        return {**super().arrays(), **limit, **held, **flatten("effort", self.effort)}
+        terms, held = {"limit": self.terms.limit, "span": self.plan.span}, flatten("shelf", without_index(self.shelf))
+        return {**super().arrays(), **terms, **held, **flatten("effort", self.effort)}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state that ``arrays`` returned."""
         super().restore(arrays)
         self.terms.limit[...] = arrays["limit"]
         self.plan.limit[...] = arrays["limit"][:2]
+        self.plan.span[...] = arrays["span"]
         held = unflatten("shelf", self.shelf, arrays)
         self.shelf = with_index(held, indexed=bool(self.terms.rule.indexed))
         self.effort = unflatten("effort", self.effort, arrays)

@@ -70,7 +70,7 @@ class Shelf(NamedTuple):
     item: Ints  # (side, posting % items)
     weight: Floats  # the same; one column only where there are none
     link: Ints  # (side, posting % items, ITEM..OLDER): all that a walk needs, side by side
-    heads: Ints  # (side, basic window % n, bucket) -> its newest posting that is linked; -1: none
+    heads: Ints  # (side, basic window % n, bucket) -> the newest posting that was linked there; -1: none yet
     sealed: Ints  # (side, n, ITEM..OWNER): older postings, bucket by bucket
     sealed_weight: Floats  # (side, n): theirs; one column only where there are none
     starts: (
@@ -141,7 +141,7 @@ def roomier(old: Shelf, rows: int, items: int) -> Shelf:
             if theirs.shape[1] > 1:
                 mine[side, to] = theirs[side, since]
     if indexed:
-        reseal(new)
+        index_anew(new)
     return new
 
 
@@ -173,7 +173,7 @@ def sifted(old: Shelf, kept: Sequence[npt.NDArray[np.bool_]]) -> Shelf:
         before = np.append(0, np.cumsum(chosen))  # how many are kept of those before a place
         new.basic[side, :, FIRST] = low + before[np.clip(old.basic[side, :, FIRST] - low, 0, chosen.size)]
     if new.link.shape[1] > 1:
-        reseal(new)
+        index_anew(new)
     return new
 
 
@@ -194,15 +194,20 @@ def with_index(held: Shelf, *, indexed: bool) -> Shelf:
     )
     held = held._replace(**{name: getattr(new, name) for name in INDEX})
     if indexed:
-        reseal(held)
+        index_anew(held)
     return held
 
 
-def reseal(shelf: Shelf) -> None:
-    """Seal all postings of both sides."""
+def reseal(shelf: Shelf, side: int) -> None:
+    """Seal all postings of one side. O(its postings)."""
+    held = int(shelf.marks[POSTING + side]) - first_posting(shelf, side)
+    seal(shelf, side, buckets_for(max(1, held), shelf.basic.shape[1]))
+
+
+def index_anew(shelf: Shelf) -> None:
+    """Make the index of both sides from their rows. O(items)."""
     for side in range(2):
-        held = int(shelf.marks[POSTING + side]) - first_posting(shelf, side)
-        seal(shelf, side, buckets_for(max(1, held), shelf.basic.shape[1]))
+        reseal(shelf, side)
 
 
 def first_posting(shelf: Shelf, side: int) -> int:
@@ -240,7 +245,6 @@ def seal(shelf: Shelf, side: int, buckets: int) -> None:
         if counting == 0:
             for bucket in range(count * buckets):
                 starts[side, bucket + 2] += starts[side, bucket + 1]
-    shelf.heads[side, :, :] = -1
     shelf.marks[SEALED + side], shelf.marks[BUCKETS + side] = shelf.marks[POSTING + side], buckets
 
 
@@ -249,6 +253,15 @@ def linked_too_many(shelf: Shelf, side: int) -> bool:
     """Say whether it is time to seal."""
     sealed = shelf.starts[side, shelf.basic.shape[1] * shelf.marks[BUCKETS + side]]
     return shelf.marks[POSTING + side] - shelf.marks[SEALED + side] >= FIRST_ROOM + sealed // LINKED
+
+
+@part
+def first_linked(shelf: Shelf, side: int) -> int:
+    """Return the oldest posting whose link is still there: lists end before it.
+
+    Those before it are sealed, or so old that newer ones have taken their places: no row that lives has them.
+    """
+    return max(shelf.marks[SEALED + side], shelf.marks[POSTING + side] - shelf.link.shape[1])
 
 
 @part
@@ -315,9 +328,10 @@ def climbed(shelf: Shelf, side: int) -> float:
     newest, slot = (marks[NEXT + side] - 1) & mask, marks[BASIC + side] % shelf.basic.shape[1]
     first = max(marks[LOW + side], shelf.basic[side, slot, FIRST])
     begin, buckets, steps = shelf.stamp[side, newest, BEGIN], marks[BUCKETS + side], 0.0
+    oldest = first_linked(shelf, side)
     for mine in range(begin, begin + shelf.stamp[side, newest, SIZE]):
         item, posting, rows = shelf.item[side, mine & items], mine, 0
-        while posting >= marks[SEALED + side] and shelf.link[side, posting & items, OWNER] >= first:
+        while posting >= oldest and shelf.link[side, posting & items, OWNER] >= first:
             rows += shelf.link[side, posting & items, ITEM] == item
             posting = shelf.link[side, posting & items, OLDER]
         bucket = slot * buckets + bucket_of(item, buckets)

@@ -36,7 +36,7 @@ from penstock.streams.encodings import decoded, decoded_schema
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 13  # of the saved state
+VERSION = 14  # of the saved state
 LEDGER = ("keep", "off")
 MOST_WAITING = 1 << 20  # rows that wait to know the columns of another stream, before more are refused
 FREED, RESTS = 1 << 24, 5.0  # bytes to give back at once, and seconds between: what is used again had to be got anew
@@ -510,6 +510,8 @@ class Join:
             for core in self._cores:
                 core.plan.span[:] = span  # the policy and the heap hold the same array
                 core.respan()
+            if self._sampled is not None:
+                self._sampled.respan(span)
 
     def _limit(self, memory: Any, split: Any) -> tuple[int, int]:
         """Return the limits of another budget, and raise if it is of another kind."""
@@ -726,8 +728,9 @@ class Join:
             raise StateError(
                 "on", str(bound.reader.condition), "only a join on equal keys can be changed: start afresh"
             )
-        if bound.settings.cpu is not None:
-            raise StateError("cpu", str(bound.settings.cpu), "a CPU budget stays as it is: start afresh")
+        for cpu in (bound.settings.cpu, arguments.get("cpu")):
+            if cpu is not None:
+                raise StateError("cpu", str(cpu), "a CPU budget stays as it is: start afresh")
         join = type(self)(
             schemas=schemas or bound.schemas, ledger=self._ledger_mode, **{**self._settings.arguments(), **arguments}
         )

@@ -305,11 +305,19 @@ class Bound:
         """What decides what is given up."""
         cpu = self.settings.cpu
         if isinstance(cpu, Cpu):
-            method = "selective" if self.reader and cpu.method == "auto" else cpu.method
+            method = "selective" if self.reader and cpu.method == "auto" and not self.promising else cpu.method
             return method if self.unit == "none" else f"{method}, oldest"
         if self.unit != "none" and self.reader:
             return "oldest"
         return "exact" if self.unit == "none" else str(self.settings.chosen)
+
+    @property
+    def promising(self) -> bool:
+        """Whether rows are let in by what their items promise: by default, with an index and a latency."""
+        cpu, read = self.settings.cpu, self.reader
+        if not isinstance(cpu, Cpu) or read is None or cpu.latency is None:
+            return False
+        return bool(read.condition.rule.indexed) and cpu.types is None and cpu.method == "auto"
 
     @property
     def event_time(self) -> str | None:

@@ -138,7 +138,7 @@ def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
     weighted = read is not None and read.weighted
     period = _ticks(bound, "every", cpu.every, [max(1, max(bound.span) // PERIODS)])[0]
     seed = int(bound.settings.seed)
-    if _promises(bound, cpu, rule):
+    if bound.promising:
         chooser = ItemController(period, cpu.sampling)
         cut = Cut(promises=True)
         core = SetJoin(bound.plan(), rule, weighted=weighted, cut=cut, seed=seed, adapt=chooser, place=place)
@@ -165,12 +165,6 @@ def _selective(bound: Bound, cpu: Cpu, place: Place) -> SetJoin:
     core.effort.dials[probing.PATIENCE] = queue
     control.start(core.effort)
     return core
-
-
-def _promises(bound: Bound, cpu: Cpu, rule: Rule) -> bool:
-    """Say whether rows are let in by what their items promise: by default, with an index and a latency."""
-    indexed = bound.reader is not None and rule.indexed and cpu.types is None
-    return bool(indexed) and cpu.latency is not None and cpu.method == "auto"
 
 
 def _drops(cpu: Cpu) -> bool:

@@ -102,6 +102,11 @@ class Sampled:
         if max(full) > 1 or slower:
             core.keep(drawn.number)
 
+    def respan(self, span: tuple[int, int]) -> None:
+        """Go on with windows of another length."""
+        self._core.plan.span[:] = span
+        self._core.respan()
+
     @property
     def pairs(self) -> Guess:
         """How many pairs the exact join has."""

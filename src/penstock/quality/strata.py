@@ -39,7 +39,7 @@ class Strata(NamedTuple):
         """
         chances = self.chance[side]
         taken = np.flatnonzero(chances)
-        number = np.zeros(PLACES, np.uint16)
+        number = np.zeros(PLACES, np.uint16 if taken.size <= 1 << 16 else np.int32)  # short ones are sorted faster
         number[taken] = np.arange(taken.size)
         some = np.flatnonzero((chances > 0)[place])
         mine = number[place[some]]
