@@ -153,8 +153,8 @@ def page(results: list[dict[str, Any]]) -> str:
     rows = []
     others = {(one["case"], one["speed"]): one for one in results if one["method"] == "random-drop"}
     for one in results:
-        if one["method"] == "auto":
-            other = others[one["case"], one["speed"]]
+        other = others.get((one["case"], one["speed"]))
+        if one["method"] == "auto" and other is not None:
             ratio = promised.times(one, other)
             lags = [f"{one['lag']:.2f}", f"{one['median']:.2f}", f"{one['late']:.1%}"]
             run = [one["case"], f"{one['rate']:,.0f}", str(one["speed"]), f"{one['minutes']:g}, {other['minutes']:g}"]
