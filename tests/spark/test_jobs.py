@@ -308,6 +308,19 @@ def test_what_spark_reads_as_a_query_is_refused(spark: Any) -> None:
     assert read > 20
 
 
+def test_a_type_that_names_code_loads_none(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark imports the module of a type of one's own; whoever may write a job may not choose it."""
+    (tmp_path / "planted.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    own = {"type": "udt", "pyClass": "planted.Own", "serializedClass": "", "sqlType": "integer"}
+    field = {"name": "a", "type": own, "nullable": True, "metadata": {}}
+    kind = json.dumps({"type": "struct", "fields": [field]})
+    words = json.dumps(["ts", "key", f"from_json('', '{kind}') as b"])
+    with pytest.raises(InputError, match=r"^sources\.trades\.select: got .*from_json with a type"):
+        running.joined(parse(FIRST.replace('where = "key < 80"', f"select = {words}"), tmp_path), spark)
+    assert "planted" not in sys.modules
+
+
 def test_kafka_takes_json_and_a_key(spark: Any) -> None:
     rows = inputs.keyed(spark.sql("select 7 as id, 'a' as name"), "id + 1")
     assert [tuple(row) for row in rows.collect()] == [('{"id":7,"name":"a"}', "8")]
