@@ -211,6 +211,7 @@ def test_absolute_paths_stay_as_they_are(path: str) -> None:
         "1 intersect 2",
         "1 Except 2",
         "1 minus 2",
+        "row_number() Over (order by id)",
         "'a' || (values 'it''s' ) as leak",
         "'a\\\\' || (values 1) || 'b'",
         "r'a\\' || (values 1) || 'b'",

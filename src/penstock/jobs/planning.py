@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.errors import TimeError
 from penstock.jobs.keys import within
 from penstock.jobs.parsing import Files, Job, Paced, Rate, Source
-from penstock.jobs.running import frames, spec
+from penstock.jobs.running import checked, frames, spec
 from penstock.operator.settings import ROW_BYTES, Bound, Settings, budget
 from penstock.spark import inputs, pipeline, traces
 from penstock.streams import footers
@@ -55,7 +55,7 @@ class Forecast:
 
 
 def forecast(job: Job, spark: Any) -> Forecast:
-    """Open the streams of a job, check the join against their columns, and say what it would take.
+    """Open the streams of a job, check join and sink against their columns, and say what it would take.
 
     Nothing is started and nothing is written.
 
@@ -64,7 +64,8 @@ def forecast(job: Job, spark: Any) -> Forecast:
     """
     streams = frames(job, spark)
     with within(job.joining):
-        _, bound = pipeline.operator(streams, job.settings)
+        raw, bound = pipeline.operator(streams, job.settings)
+    checked(job, pipeline.rows_of(raw, bound))
     widths = [sum(_width(field.type) for field in schema) + ROW_BYTES for schema in bound.schemas]
     row = max(widths)
     by_rows = [bound.by_rows] * 2 if isinstance(bound, Bound) else bound.by_rows

@@ -18,7 +18,7 @@ PROTOBUF = {"FROM_PROTOBUF", "TO_PROTOBUF"}  # they load a class of Java by its 
 CALLS = {"REFLECT", "TRY_REFLECT", "JAVA_METHOD"} | PROTOBUF  # functions that call methods of Java
 TYPED = {"FROM_JSON": 1, "FROM_CSV": 1, "FROM_XML": 1, "VARIANT_GET": 2, "TRY_VARIANT_GET": 2}  # where a type is
 JSON = "{"  # a type in JSON may name a module of Python or a class of Java, which would be loaded
-NEVER = CALLS | {"SELECT", "USING", "UNION", "INTERSECT", "MINUS"}
+NEVER = CALLS | {"SELECT", "USING", "UNION", "INTERSECT", "MINUS", "OVER"}
 OPENING = {"FROM", "TABLE", "VALUES", "WITH"}  # a query begins with one of these, or with SELECT
 
 
