@@ -168,7 +168,10 @@ BESIDE = '[ledger]\npath = "shed"\n[archive]\npath = "rows"\n[refine]\ninto = "r
 
 @pytest.mark.parametrize("beside", ["", BESIDE], ids=["alone", "beside ledger and archive"])
 def test_a_table_goes_on_after_a_stop(spark: Any, tmp_path: Path, beside: str) -> None:
-    """Each row of the table is there once, and the repair completes it to the exact join."""
+    """Each row of the table is there once, and the repair completes it to the exact join.
+
+    The next run knows nothing of the table, as one in another process; what was written is in its folder.
+    """
     trace = zipf(450, keys=40, seed=3).left
     pq.write_table(trace, tmp_path / "trace.parquet")
     words = TRACE.replace("[sink]", "memory = 30\n[sink]").replace(
@@ -178,6 +181,7 @@ def test_a_table_goes_on_after_a_stop(spark: Any, tmp_path: Path, beside: str) -
     try:
         first = run(job, spark, stop=stop, watch=lambda progress: stop.set() if progress.batchId >= 1 else None)
         assert first.stopped
+        spark.sql("drop table kept")
         done = run(job, spark)
         assert done.report is not None
         assert done.report.shed["budget"].total > 0

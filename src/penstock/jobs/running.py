@@ -158,7 +158,9 @@ def _appended(rows: Any, sink: Sink, show: Show | None) -> Callable[[Any, int], 
         def append(batch: Any, _: int) -> None:
             batch.write.format(sink.provider).mode("append").option("path", sink.path).saveAsTable(sink.name)
 
-        append(rows.sparkSession.createDataFrame([], rows.schema), 0)
+        spark = rows.sparkSession
+        inputs.registered(spark, sink.name, sink.provider, sink.path, rows.schema)
+        append(spark.createDataFrame([], rows.schema), 0)
         return append
     if isinstance(sink, KafkaSink):
         servers = {"kafka.bootstrap.servers": ",".join(sink.servers)}

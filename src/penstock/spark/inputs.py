@@ -8,6 +8,7 @@ from typing import Any
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import InputError, SessionError
 
@@ -97,6 +98,16 @@ def there(spark: Any, form: str, argument: str = "format") -> None:
             if any(word in str(error) for word in ABSENT):
                 want = f'this Spark has no connector for it: set packages = ["{PACKAGES[form]}"] in [spark]'
                 raise InputError(argument, repr(form), want) from error
+
+
+def registered(spark: Any, name: str, provider: str, path: str, schema: Any) -> None:
+    """Make a table over a folder, if the session knows none by that name; what is in the folder stays.
+
+    To append to a table that is not known would make one, and empty its folder.
+    """
+    if not spark.catalog.tableExists(name):
+        columns = [StructField(field.name, field.dataType) for field in schema]
+        spark.catalog.createTable(name, path=path, source=provider, schema=StructType(columns))
 
 
 def parsed(stream: Any, schema: str) -> Any:
