@@ -80,8 +80,11 @@ def opened(
 
 def listed(spark: Any, form: str, path: str) -> list[str]:
     """Return the addresses of the files in a folder, as Spark sees them; none of them is opened."""
+    reader = spark.read.format(form)
+    if form != "delta":  # a table says itself what its columns are
+        reader = reader.schema("unread int")
     with suppress(PySparkException):  # there is no such folder yet
-        return sorted(spark.read.format(form).schema("unread int").load(path).inputFiles())
+        return sorted(reader.load(path).inputFiles())
     return []
 
 
