@@ -136,7 +136,7 @@ def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
             return _beside(rows, job, sink.path)
         if job.ledger is None and job.archive is None:
             return _written(rows, job, sink, show)
-        return _beside(rows, job, _appended(rows, sink, show))
+        return _beside(rows, job, _appended(rows, job, show))
 
 
 def _beside(rows: Any, job: Job, results: str | Callable[[Any, int], None]) -> Any:
@@ -151,16 +151,20 @@ def _beside(rows: Any, job: Job, results: str | Callable[[Any, int], None]) -> A
     )
 
 
-def _appended(rows: Any, sink: Sink, show: Show | None) -> Callable[[Any, int], None]:
+def _appended(rows: Any, job: Job, show: Show | None) -> Callable[[Any, int], None]:
     """Return what becomes of a micro-batch's results in a sink that is not files; what can be tried before is."""
+    sink = job.sink
     if isinstance(sink, TableSink):
 
-        def append(batch: Any, _: int) -> None:
-            batch.write.format(sink.provider).mode("append").option("path", sink.path).saveAsTable(sink.name)
+        def append(batch: Any, number: int | None) -> None:
+            writer = batch.write.format(sink.provider).mode("append").option("path", sink.path)
+            if sink.provider == "delta" and number is not None:  # it takes a micro-batch of a query once
+                writer = writer.options(txnAppId=writing.query_of(str(job.checkpoint)), txnVersion=number)
+            writer.saveAsTable(sink.name)
 
         spark = rows.sparkSession
         inputs.registered(spark, sink.name, sink.provider, sink.path, rows.schema)
-        append(spark.createDataFrame([], rows.schema), 0)
+        append(spark.createDataFrame([], rows.schema), None)
         return append
     if isinstance(sink, KafkaSink):
         servers = {"kafka.bootstrap.servers": ",".join(sink.servers)}
