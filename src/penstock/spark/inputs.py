@@ -96,7 +96,7 @@ def there(spark: Any, form: str, argument: str = "format") -> None:
     """
     if form in PACKAGES:
         try:
-            spark.read.format(form).load()
+            spark.read.format(form).load().schema  # noqa: B018 - Spark Connect looks only when asked
         except Exception as error:  # anything else is about what it was not told
             if any(word in str(error) for word in ABSENT):
                 want = f'this Spark has no connector for it: set packages = ["{PACKAGES[form]}"] in [spark]'
