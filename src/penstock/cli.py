@@ -623,14 +623,12 @@ def _shown(history: "History", port: int | None) -> Iterator[None]:
 def _ledger_of(job: "Job") -> Path:
     """Return the ledger of a job, to read what it has shed."""
     from penstock.dashboard.history import here
-    from penstock.operator.settings import Settings
     from penstock.streams.sets import Condition
 
     ledger = None if job.ledger is None else here(job.ledger)
-    if not isinstance(job.settings, Settings):
-        raise InputError("show_keys", "a join of several streams", "keys are shown of joins of two: leave it out")
-    if isinstance(job.settings.on, Condition):
-        raise InputError("show_keys", f"a join on {job.settings.on}", "it has no keys: leave it out")
+    if isinstance(job.settings.on, Condition) or not job.settings.on:
+        got = f"a join on {job.settings.on}" if job.settings.on else "a join of all with all"
+        raise InputError("show_keys", got, "it has no keys: leave it out")
     if ledger is None:
         want = "keys are read from the ledger: add [ledger] with a path on this machine, or leave --show-keys out"
         raise InputError("show_keys", job.ledger or "a job without a ledger", want)
@@ -653,7 +651,6 @@ def _moments(job: "Job", batch: Any, ledger: Path | None) -> "Iterator[Point]":
     """Yield what a micro-batch has to tell; one without rows has nothing."""
     from penstock.dashboard.history import KEYS, point
     from penstock.jobs.shed import keys_shed
-    from penstock.operator.settings import Settings
     from penstock.spark.books import reports_in
 
     seconds = batch.batchDuration / 1000
@@ -663,9 +660,7 @@ def _moments(job: "Job", batch: Any, ledger: Path | None) -> "Iterator[Point]":
     budget = job.settings.memory if isinstance(job.settings.memory, int) else None
     about = {"batch": batch.batchId, "time": ended, "seconds": seconds, "lag": lag, "budget": budget}
     for report in reports_in(batch):
-        keys = None
-        if ledger is not None and isinstance(job.settings, Settings):
-            keys = keys_shed(ledger, batch.batchId, job.settings, KEYS)
+        keys = None if ledger is None else keys_shed(ledger, batch.batchId, job.settings, KEYS)
         yield point(job.name, report, **about, keys=keys)
 
 

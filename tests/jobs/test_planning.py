@@ -1,5 +1,6 @@
 """What a window needs is forecast from what a job says, from traces, and from the footers of Parquet."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,66 @@ def test_what_a_footer_does_not_say(tmp_path: Path) -> None:
         found = needed(files, 10)
         assert found.rows is None
         assert pa.compute.match_substring_regex(pa.array([found.known]), said)[0].as_py(), found
+
+
+def noted(log: Path, version: int, *actions: dict[str, Any]) -> None:
+    """Write a commit of a Delta table, as its protocol has it."""
+    log.mkdir(exist_ok=True)
+    words = "\n".join(map(json.dumps, actions))
+    (log / f"{version:020}.json").write_text(words, encoding="utf-8")
+
+
+def added(name: str, seconds: Any, **other: Any) -> dict[str, Any]:
+    ends = (np.datetime64(BEGIN + int(end(seconds)), "s") for end in (min, max))
+    low, high = ({"id": 0, "ts": f"{np.datetime_as_string(end, 'ms')}Z"} for end in ends)
+    stats = {"numRecords": len(seconds), "minValues": low, "maxValues": high, **other}
+    return {"path": name, "size": 1, "stats": json.dumps(stats), "dataChange": True}
+
+
+def over_delta(files: list[Path]) -> planning.Need:
+    source = parse(JOB.format(source='format = "delta"\npath = "in"'), Path("/lake")).streams[0]
+    addresses = [file.as_uri() for file in files]
+    return planning.need(source, "ts", 10 * SECOND, in_rows=False, files=addresses)
+
+
+def test_the_rows_in_a_window_over_a_delta_table(tmp_path: Path) -> None:
+    """From the log alone: commits, and a checkpoint in the place of old ones; removed files are not asked for."""
+    log, files = tmp_path / "_delta_log", [tmp_path / "day=1 a" / "a.parquet", tmp_path / "b.parquet"]
+    old = [
+        {"add": added("day%3D1%20a/a.parquet", range(60))},
+        {"add": None},
+        {"add": added("gone.parquet", [5] * 99)},
+    ]
+    noted(log, 11, {"commitInfo": {}}, {"remove": {"path": "gone.parquet"}}, {"add": added("b.parquet", [30] * 7)})
+    pq.write_table(pa.Table.from_pylist(old), log / f"{10:020}.checkpoint.parquet")
+    assert over_delta(files[:1]) == (10, "estimated from what the table's log says of 1 files", False)
+    assert over_delta(files).rows == 10 + 7
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"maxValues": {}}, "no first and last 'ts' of every file"),
+        ({"minValues": {"ts": "soon"}}, "no first and last 'ts' of every file"),
+        ({"maxValues": {"ts": 5}}, "no first and last 'ts' of every file"),
+    ],
+)
+def test_what_the_log_of_a_delta_table_does_not_say(tmp_path: Path, other: dict[str, Any], said: str) -> None:
+    noted(tmp_path / "_delta_log", 0, {"add": added("a.parquet", range(60), **other)})
+    for file in (tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path.parent / "c.parquet"):
+        found = over_delta([file])
+        assert found.rows is None
+        assert said in found.known
+    assert over_delta([]).known == "there is no file yet"
+
+
+def test_a_log_that_is_none(tmp_path: Path) -> None:
+    noted(tmp_path / "_delta_log", 0, {"add": added("a.parquet", range(60))})
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_text("{", encoding="utf-8")
+    assert over_delta([tmp_path / "a.parquet"]).rows is None
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    (tmp_path / "_delta_log" / f"{1:020}.checkpoint.parquet").write_bytes(b"PAR1")
+    assert over_delta([tmp_path / "a.parquet"]).rows is None
 
 
 @pytest.mark.parametrize(

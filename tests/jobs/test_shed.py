@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.operator import several
 from penstock.operator.join import settings_of
 
 shed = pytest.importorskip("penstock.jobs.shed", reason="jobs run on Spark", exc_type=ImportError)
@@ -60,6 +61,34 @@ def test_keys_are_counted_over_both_sides(
         assert len(got) == min(most, len(want))
         assert all(want[key] == count for key, count in got)
         assert [count for _, count in got] == sorted(want.values(), reverse=True)[:most]
+
+
+STREAMS = ("a", "b", "c")
+OF_STREAM = st.tuples(st.sampled_from(STREAMS), st.integers(0, 3), st.sampled_from(["x", "y, z", None]))
+
+
+@given(st.lists(OF_STREAM, max_size=30))
+def test_keys_of_several_streams(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, str | None]]
+) -> None:
+    """A common key is counted over all streams; along a graph each stream has its own."""
+    kind = pa.struct([(name, pa.struct([("k", pa.int64()), ("name", pa.string())])) for name in STREAMS])
+    values = [{name: {"k": k, "name": text} if name == mine else None for name in STREAMS} for mine, k, text in rows]
+    told = {"stream": [row[0] for row in rows], "reason": ["budget"] * len(rows)}
+    columns = {name: pa.array(column, pa.string()) for name, column in told.items()}
+    folder = tmp_path_factory.mktemp("ledger")
+    (folder / "batch=3").mkdir()
+    pq.write_table(pa.table({**columns, "values": pa.array(values, kind)}), folder / "batch=3" / "0.parquet")
+    graph = {("a", "b"): [("k", "=", "k"), ("name", "=", "name")], ("b", "c"): [("k", "<=", "k")]}
+    cases: list[tuple[Any, Any]] = [
+        ("k", lambda row: f"{row[1]}"),
+        (["name", "k"], lambda row: f"{row[2]}, {row[1]}"),
+        (graph, lambda row: f"c: {row[1]}" if row[0] == "c" else f"{row[0]}: {row[1]}, {row[2]}"),
+    ]
+    for on, word in cases:
+        got = shed.keys_shed(folder, 3, several.settings_of({"on": on, "time": "ts", "windows": 10}), 99)
+        assert Counter(map(word, rows)) == dict(got)
+        assert len(dict(got)) == len(got)
 
 
 def test_a_micro_batch_that_shed_nothing(tmp_path: Path) -> None:

@@ -168,7 +168,10 @@ BESIDE = '[ledger]\npath = "shed"\n[archive]\npath = "rows"\n[refine]\ninto = "r
 
 @pytest.mark.parametrize("beside", ["", BESIDE], ids=["alone", "beside ledger and archive"])
 def test_a_table_goes_on_after_a_stop(spark: Any, tmp_path: Path, beside: str) -> None:
-    """Each row of the table is there once, and the repair completes it to the exact join."""
+    """Each row of the table is there once, and the repair completes it to the exact join.
+
+    The next run knows nothing of the table, as one in another process; what was written is in its folder.
+    """
     trace = zipf(450, keys=40, seed=3).left
     pq.write_table(trace, tmp_path / "trace.parquet")
     words = TRACE.replace("[sink]", "memory = 30\n[sink]").replace(
@@ -178,6 +181,7 @@ def test_a_table_goes_on_after_a_stop(spark: Any, tmp_path: Path, beside: str) -
     try:
         first = run(job, spark, stop=stop, watch=lambda progress: stop.set() if progress.batchId >= 1 else None)
         assert first.stopped
+        spark.sql("drop table kept")
         done = run(job, spark)
         assert done.report is not None
         assert done.report.shed["budget"].total > 0
@@ -233,12 +237,47 @@ def test_a_forecast_starts_nothing(spark: Any, tmp_path: Path) -> None:
     json.dumps(seen.to_dict())
 
 
+def test_a_dry_run_looks_at_the_sink_too(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run would refuse, without starting it."""
+    kafka = '[sink]\nformat = "kafka"\nservers = "one:9092"\ntopic = "found"\nkey = "kee"\n'
+    delta = '[sink]\nformat = "table"\nname = "gone"\nprovider = "delta"\npath = "gone"\n'
+    seldom = FIRST.replace('trigger = "available_now"', 'trigger = "1 hour"')
+    seldom = seldom.replace('policy = "oldest"', 'cpu = { latency = "2 seconds" }')
+    head = FIRST.partition("[sink]")[0]
+    cases = [
+        (head + kafka, r"^sink\.format: got 'kafka'; .*spark-sql-kafka"),
+        (head + delta, r"^sink\.provider: got 'delta'; .*io\.delta"),
+        (seldom, r"^trigger: got '1 hour' with cpu="),
+    ]
+    for words, said in cases:
+        for look in (planning.forecast, running.start):
+            with pytest.raises(InputError, match=said):
+                look(parse(words, tmp_path), spark)
+    monkeypatch.setattr(inputs, "there", lambda *_: None)  # as if the connector were there
+    for look in (planning.forecast, running.start):
+        with pytest.raises(InputError, match=r"^sink\.key: got 'kee'; give an expression on key, ts_left, ts_right"):
+            look(parse(head + kafka, tmp_path), spark)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sink_whose_jar_is_not_there_is_named_by_the_command(tmp_path: Path) -> None:
+    """With the Spark of the command, which is set up for Delta."""
+    file = tmp_path / "job.toml"
+    sink = '[sink]\nformat = "table"\nname = "gone"\nprovider = "delta"\npath = "gone"\n'
+    file.write_text(FIRST.partition("[sink]")[0] + sink, encoding="utf-8")
+    words = [sys.executable, "-m", "penstock.cli", "run", str(file), "--json", "--dry-run"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert json.loads(done.stdout)["error"]["argument"] == "sink.provider"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("key < 80", "kye < 80", r"^sources\.trades\.where: got 'kye < 80'; give a condition on ts, key"),
         ("key < 80", "key < ", r"^sources\.trades\.where: "),
         ('where = "key < 80"', 'select = "key"', r"^sources\.trades\.select: got no column 'ts'"),
+        ('where = "key < 80"', 'select = ["count(*) as key", "max(ts) as ts"]', r"^sources\.trades\.select: got \["),
         ('where = "key < 80"', 'select = ["key", "1 as ts"]', r"^sources\.trades\.select: got int in 'ts'"),
         ('on = "key"', 'on = "kee"', r"^join\.on='kee': got no such column"),
         ("memory = 100", "memory = 100\nshards = 200", r"^join\.memory: got 100; each of the 200 shards"),
@@ -306,6 +345,19 @@ def test_what_spark_reads_as_a_query_is_refused(spark: Any) -> None:
         read += 1
         assert not found or sql.foreign(words) is not None, words
     assert read > 20
+
+
+def test_a_type_that_names_code_loads_none(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark imports the module of a type of one's own; whoever may write a job may not choose it."""
+    (tmp_path / "planted.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    own = {"type": "udt", "pyClass": "planted.Own", "serializedClass": "", "sqlType": "integer"}
+    field = {"name": "a", "type": own, "nullable": True, "metadata": {}}
+    kind = json.dumps({"type": "struct", "fields": [field]})
+    words = json.dumps(["ts", "key", f"from_json('', '{kind}') as b"])
+    with pytest.raises(InputError, match=r"^sources\.trades\.select: got .*from_json with a type"):
+        running.joined(parse(FIRST.replace('where = "key < 80"', f"select = {words}"), tmp_path), spark)
+    assert "planted" not in sys.modules
 
 
 def test_kafka_takes_json_and_a_key(spark: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from documents import ROOT
+from documents import ROOT, blocks
 from penstock import cli
 from penstock.dashboard.history import Histories, History, beside
 from penstock.errors import InputError
@@ -97,6 +97,26 @@ def test_every_moment_is_what_was_written_until_then(spark: Any, tmp_path: Path)
     assert kept[-1]["recall"] == (None if told.recall is None else list(told.recall))
 
 
+@pytest.mark.parametrize("graph", [False, True], ids=["a common key", "a graph"])
+def test_keys_of_several_streams_are_those_of_the_ledger(spark: Any, tmp_path: Path, graph: bool) -> None:  # noqa: FBT001
+    words = blocks(ROOT / "docs" / "jobs.md", "toml")[3]
+    if not graph:
+        words = re.sub(r"(?m)^(on = ).*", r'\1"key"', words).replace('"key as order"', '"key", "key as order"')
+    job = parse(words, tmp_path)
+    history, ledger = History(tmp_path / "several.history.jsonl"), cli._ledger_of(job)
+    running.run(job, spark, stop=Event(), watch=lambda batch: cli._record(history, job, batch, ledger))
+    assert history.lost == 0
+    moments = [moment for moment in points(history.path) if moment["keys"]]
+    assert moments
+    columns = {"orders": ["key"], "payments": ["order", "parcel"] if graph else ["key"], "parcels": ["key"]}
+    for moment in moments:
+        rows = spark.read.parquet(str(tmp_path / "out" / "shed" / f"batch={moment['batch']}")).collect()
+        keys = [", ".join(str(row["values"][row.stream][name]) for name in columns[row.stream]) for row in rows]
+        want = Counter(f"{row.stream}: {key}" if graph else key for row, key in zip(rows, keys, strict=True))
+        assert all(want[key] == count for key, count in moment["keys"])
+        assert [count for _, count in moment["keys"]] == sorted(want.values(), reverse=True)[:10]
+
+
 def test_a_live_stream_has_a_lag(spark: Any, tmp_path: Path) -> None:
     job, stop = parse(LIVE, tmp_path), Event()
     history = History(tmp_path / "live.history.jsonl")
@@ -118,7 +138,11 @@ def test_keys_need_a_ledger(tmp_path: Path) -> None:
         cli._ledger_of(parse(LIVE, tmp_path))
 
 
-def test_a_condition_has_no_keys_to_show() -> None:
+def test_what_has_no_keys_to_show(tmp_path: Path) -> None:
+    words = blocks(ROOT / "docs" / "jobs.md", "toml")[3]
+    words = re.sub(r"(?m)^on = .*", "on = []\ncross = true", words)
+    with pytest.raises(InputError, match=r"^show_keys: got a join of all with all; it has no keys"):
+        cli._ledger_of(parse(words, tmp_path))
     with pytest.raises(InputError, match=r"^show_keys: got a join on overlap.*; it has no keys: leave it out"):
         cli._ledger_of(load(ROOT / "examples" / "jobs" / "attacks.toml"))
 

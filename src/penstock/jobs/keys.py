@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.errors import InputError
-from penstock.jobs.sql import foreign
+from penstock.jobs.sql import JSON, foreign
 from penstock.streams.times import nanoseconds
 
 T = TypeVar("T")
@@ -238,6 +238,15 @@ def expression(value: Any) -> str:
     if found is not None:
         want = "an expression looks at one row and calls nothing outside"
         raise wrong(value, f"{want}: {found!r} is not for job files; a column of such a name goes in back-quotes")
+    return words
+
+
+@check('columns and types, as in "ts timestamp, person string"')
+def columns(value: Any) -> str:
+    """Return columns and types, in Spark's words: in JSON a type may name code, which would be loaded."""
+    words = text(value)
+    if JSON in words:
+        raise wrong(value, 'give columns and types, as in "ts timestamp, person string"; not in JSON')
     return words
 
 

@@ -16,6 +16,7 @@ from penstock.jobs.keys import (
     NOTHING,
     Check,
     check,
+    columns,
     count,
     expression,
     flag,
@@ -230,7 +231,7 @@ class Folder(Source):
 class Files(Folder):
     """A folder of Parquet, CSV or JSON files."""
 
-    schema: str | None = key(text, None)  # in Spark's words; None: that of the files that are there
+    schema: str | None = key(columns, None)  # in Spark's words; None: that of the files that are there
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ class Kafka(Source):
     servers: tuple[str, ...] = key(several(SERVERS))
     topics: tuple[str, ...] = key(several(TOPIC))
     starting: str = key(one_of("earliest", "latest"), "latest")
-    schema: str | None = key(text, None)
+    schema: str | None = key(columns, None)
     rows_per_trigger: int | None = key(count, None)
 
 

@@ -12,15 +12,19 @@ import pyarrow as pa
 
 from penstock.errors import TimeError
 from penstock.jobs.keys import within
-from penstock.jobs.parsing import Files, Job, Paced, Rate, Source
-from penstock.jobs.running import frames, spec
+from penstock.jobs.parsing import Folder, Job, Paced, Rate, Source
+from penstock.jobs.running import checked, frames, spec
 from penstock.operator.settings import ROW_BYTES, Bound, Settings, budget
 from penstock.spark import inputs, pipeline, traces
-from penstock.streams import footers
+from penstock.streams import deltas, footers
 
 NAMED = re.compile(r"(`[^`]+`|\w+)(?:\s+as\s+(`[^`]+`|\w+))?", re.IGNORECASE)  # a column, also by a new name
 TEXT = 20  # bytes of a text or of bytes, as a guess
 ITEMS = 8  # values in a list or a map, as a guess
+SAID = {
+    "parquet": (footers.groups, "the footers of"),
+    "delta": (deltas.groups, "what the table's log says of"),
+}  # by format
 
 
 class Need(NamedTuple):
@@ -55,7 +59,7 @@ class Forecast:
 
 
 def forecast(job: Job, spark: Any) -> Forecast:
-    """Open the streams of a job, check the join against their columns, and say what it would take.
+    """Open the streams of a job, check join and sink against their columns, and say what it would take.
 
     Nothing is started and nothing is written.
 
@@ -64,7 +68,8 @@ def forecast(job: Job, spark: Any) -> Forecast:
     """
     streams = frames(job, spark)
     with within(job.joining):
-        _, bound = pipeline.operator(streams, job.settings)
+        raw, bound = pipeline.operator(streams, job.settings)
+    checked(job, pipeline.rows_of(raw, bound))
     widths = [sum(_width(field.type) for field in schema) + ROW_BYTES for schema in bound.schemas]
     row = max(widths)
     by_rows = [bound.by_rows] * 2 if isinstance(bound, Bound) else bound.by_rows
@@ -145,7 +150,7 @@ def need(source: Source, column: str, span: int, *, in_rows: bool, files: Sequen
         column: the time of its rows, as they are joined.
         span: the length of the window: rows, or microseconds.
         in_rows: which of both.
-        files: the addresses of the files that a source of Parquet has.
+        files: the addresses of the files that a source of Parquet or a Delta table has.
     """
     if in_rows:
         return Need(span, "the window is in rows")
@@ -167,32 +172,31 @@ def _counted(source: Source, column: str, span: int, files: Sequence[str]) -> Ne
         before = np.searchsorted(times, times - span, "right")
         rows = int((np.arange(1, times.size + 1) - before).max(initial=0))
         return Need(rows, "counted in the trace")
-    if source.format == "parquet":
-        return _by_footers(files, column, span)
+    if source.format in SAID:
+        return _by_files(source.format, files, column, span)
     return Need(None, f"how fast rows come is not known of {source.format}")
 
 
-def _by_footers(files: Sequence[str], column: str, span: int) -> Need:
-    """Estimate how many rows the window over a folder of Parquet needs."""
+def _by_files(form: str, files: Sequence[str], column: str, span: int) -> Need:
+    """Estimate how many rows the window over a folder of Parquet or a Delta table needs."""
     if not files:
         return Need(None, "there is no file yet")
     places = [urlsplit(each) for each in files]
     if any(place.scheme != "file" for place in places):
         return Need(None, "the files are not on this machine")
+    groups, what = SAID[form]
     try:
-        groups = footers.groups([Path(unquote(place.path)) for place in places], column)
+        found = groups([Path(unquote(place.path)) for place in places], column)
     except TimeError as error:
         return Need(None, f"{error.got}: {error.want}")
-    return Need(footers.most(groups, span), f"estimated from the footers of {len(files):,} files")
+    return Need(footers.most(found, span), f"estimated from {what} {len(files):,} files")
 
 
 def _files(source: Source, spark: Any) -> list[str]:
-    """Return the addresses of the files that a source of Parquet has."""
-    return (
-        inputs.listed(spark, "parquet", source.path)
-        if isinstance(source, Files) and source.format == "parquet"
-        else []
-    )
+    """Return the addresses of the files that a source of Parquet or a Delta table has."""
+    if not isinstance(source, Folder) or source.format not in SAID:
+        return []
+    return inputs.listed(spark, source.format, source.path)
 
 
 def _before(select: Sequence[str] | None, column: str) -> str | None:

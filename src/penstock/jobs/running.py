@@ -71,12 +71,35 @@ def frames(job: Job, spark: Any) -> dict[str, Any]:
     Raises:
         InputError: naming the key in the file.
     """
+    _connected(job, spark)
     opened = []
     for name, source, column in zip(job.sources, job.streams, job.times, strict=True):
         with within(f"sources.{name}"):
             stream = inputs.shaped(_opened(spark, source), source.where, source.select)
             opened.append(inputs.watermarked(stream, column, source.watermark))
     return dict(zip(SIDES if job.joining == "join" else job.sources, opened, strict=True))
+
+
+def _connected(job: Job, spark: Any) -> None:
+    """Raise if this Spark lacks what reads a source or writes the sink: without the sink's, sources may not open."""
+    for name, source in zip(job.sources, job.streams, strict=True):
+        with within(f"sources.{name}"):
+            inputs.there(spark, source.format)
+    sink = job.sink
+    with within("sink"):
+        inputs.there(spark, *((sink.provider, "provider") if isinstance(sink, TableSink) else (sink.format,)))
+
+
+def checked(job: Job, rows: Any) -> None:
+    """Raise if the joined rows cannot be written as the file says, as far as that is known before they are.
+
+    Raises:
+        InputError: naming the key in the file.
+    """
+    writing.in_time(job.settings, job.triggered)
+    if isinstance(job.sink, KafkaSink):
+        with within("sink"):
+            _keyed(rows, job.sink)
 
 
 def joined(job: Job, spark: Any) -> Any:
@@ -100,8 +123,8 @@ def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
         spark: the session, built with ``pen.configure``.
         show: told the first rows of every micro-batch, for a sink on the console.
     """
-    writing.in_time(job.settings, job.triggered)
     rows = joined(job, spark)
+    checked(job, rows)
     sink = job.sink
     places = {
         "checkpoint": job.checkpoint,
@@ -111,11 +134,9 @@ def start(job: Job, spark: Any, *, show: Show | None = None) -> Any:
     with inputs.started(known, "give a checkpoint and an output of this job, or such as are not there yet"):
         if isinstance(sink, ParquetSink):
             return _beside(rows, job, sink.path)
-        needed = (sink.provider, "provider") if isinstance(sink, TableSink) else (sink.format, "format")
-        with within("sink"), inputs.provided(*needed):
-            if job.ledger is None and job.archive is None:
-                return _written(rows, job, sink, show)
-            return _beside(rows, job, _appended(rows, sink, show))
+        if job.ledger is None and job.archive is None:
+            return _written(rows, job, sink, show)
+        return _beside(rows, job, _appended(rows, job, show))
 
 
 def _beside(rows: Any, job: Job, results: str | Callable[[Any, int], None]) -> Any:
@@ -130,19 +151,23 @@ def _beside(rows: Any, job: Job, results: str | Callable[[Any, int], None]) -> A
     )
 
 
-def _appended(rows: Any, sink: Sink, show: Show | None) -> Callable[[Any, int], None]:
+def _appended(rows: Any, job: Job, show: Show | None) -> Callable[[Any, int], None]:
     """Return what becomes of a micro-batch's results in a sink that is not files; what can be tried before is."""
+    sink = job.sink
     if isinstance(sink, TableSink):
 
-        def append(batch: Any, _: int) -> None:
-            batch.write.format(sink.provider).mode("append").option("path", sink.path).saveAsTable(sink.name)
+        def append(batch: Any, number: int | None) -> None:
+            writer = batch.write.format(sink.provider).mode("append").option("path", sink.path)
+            if sink.provider == "delta" and number is not None:  # it takes a micro-batch of a query once
+                writer = writer.options(txnAppId=writing.query_of(str(job.checkpoint)), txnVersion=number)
+            writer.saveAsTable(sink.name)
 
-        append(rows.sparkSession.createDataFrame([], rows.schema), 0)
+        spark = rows.sparkSession
+        inputs.registered(spark, sink.name, sink.provider, sink.path, rows.schema)
+        append(spark.createDataFrame([], rows.schema), None)
         return append
     if isinstance(sink, KafkaSink):
         servers = {"kafka.bootstrap.servers": ",".join(sink.servers)}
-        _keyed(rows, sink)
-        inputs.opened(rows.sparkSession, sink.format, {**servers, "subscribe": sink.topic})  # that it is there
 
         def send(batch: Any, _: int) -> None:
             _keyed(batch, sink).write.format(sink.format).options(**servers, topic=sink.topic).save()

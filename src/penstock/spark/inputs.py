@@ -8,6 +8,7 @@ from typing import Any
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import InputError, SessionError
 
@@ -59,46 +60,57 @@ def opened(
     """Return the stream of a format; without a schema, files have that of those that are there.
 
     Raises:
-        InputError: if Spark has no such format, or the path or the schema will not do.
+        InputError: if the path or the schema will not do.
     """
     reader = spark.readStream.format(form).options(**options)
-    with provided(form):
-        if path is None:
-            return reader.load()
-        if form == "delta":
-            with told("path", path, "give the folder of a Delta table"):
-                return reader.load(path)
-        if schema is None:
-            with told("path", path, "give a folder with files in it, or a schema"):
-                kind = spark.read.format(form).options(**options).load(path).schema
-            if not kind.fields:
-                raise InputError("path", repr(path), "there is no column in these files yet: give a schema")
-            return reader.schema(kind).load(path)
-        with told("schema", schema, 'give columns and types, as in "ts timestamp, person string"'):
-            return reader.schema(schema).load(path)
+    if path is None:
+        return reader.load()
+    if form == "delta":
+        with told("path", path, "give the folder of a Delta table"):
+            return reader.load(path)
+    if schema is None:
+        with told("path", path, "give a folder with files in it, or a schema"):
+            kind = spark.read.format(form).options(**options).load(path).schema
+        if not kind.fields:
+            raise InputError("path", repr(path), "there is no column in these files yet: give a schema")
+        return reader.schema(kind).load(path)
+    with told("schema", schema, 'give columns and types, as in "ts timestamp, person string"'):
+        return reader.schema(schema).load(path)
 
 
 def listed(spark: Any, form: str, path: str) -> list[str]:
     """Return the addresses of the files in a folder, as Spark sees them; none of them is opened."""
+    reader = spark.read.format(form)
+    if form != "delta":  # a table says itself what its columns are
+        reader = reader.schema("unread int")
     with suppress(PySparkException):  # there is no such folder yet
-        return sorted(spark.read.format(form).schema("unread int").load(path).inputFiles())
+        return sorted(reader.load(path).inputFiles())
     return []
 
 
-@contextmanager
-def provided(form: str, argument: str = "format") -> Iterator[None]:
-    """Say what to install where a format, named by an argument, is not part of this Spark.
+def there(spark: Any, form: str, argument: str = "format") -> None:
+    """Raise if a format, named by an argument, is not part of this Spark; nothing of it is opened.
 
     Raises:
         InputError: naming the package.
     """
-    try:
-        yield
-    except Exception as error:
-        if form not in PACKAGES or not any(word in str(error) for word in ABSENT):
-            raise
-        want = f'this Spark has no connector for it: set packages = ["{PACKAGES[form]}"] in [spark]'
-        raise InputError(argument, repr(form), want) from error
+    if form in PACKAGES:
+        try:
+            spark.read.format(form).load().schema  # noqa: B018 - Spark Connect looks only when asked
+        except Exception as error:  # anything else is about what it was not told
+            if any(word in str(error) for word in ABSENT):
+                want = f'this Spark has no connector for it: set packages = ["{PACKAGES[form]}"] in [spark]'
+                raise InputError(argument, repr(form), want) from error
+
+
+def registered(spark: Any, name: str, provider: str, path: str, schema: Any) -> None:
+    """Make a table over a folder, if the session knows none by that name; what is in the folder stays.
+
+    To append to a table that is not known would make one, and empty its folder.
+    """
+    if not spark.catalog.tableExists(name):
+        columns = [StructField(field.name, field.dataType) for field in schema]
+        spark.catalog.createTable(name, path=path, source=provider, schema=StructType(columns))
 
 
 def parsed(stream: Any, schema: str) -> Any:
@@ -116,13 +128,19 @@ def keyed(rows: Any, key: str | None) -> Any:
 
 
 def shaped(stream: Any, where: str | None, select: Sequence[str] | None) -> Any:
-    """Return the rows and columns that expressions choose: rows first."""
+    """Return the rows and columns that expressions choose: rows first.
+
+    Raises:
+        InputError: if an expression does not look at one row.
+    """
     if where is not None:
         with told("where", where, f"give a condition on {', '.join(stream.columns)}"):
             stream = stream.where(F.expr(where))
     if select is not None:
         with told("select", list(select), f"give expressions on {', '.join(stream.columns)}"):
-            stream = stream.select(*(F.expr(each) for each in select))
+            chosen = [F.expr(each) for each in select]
+            stream.select("*", *chosen)  # what counts or sums does not stand beside the columns of a row
+            stream = stream.select(*chosen)
     return stream
 
 

@@ -1,6 +1,7 @@
 """Write several outputs of one join in one streaming query, each micro-batch exactly once."""
 
 import contextlib
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from penstock.errors import InputError, WindowError
 from penstock.operator import several
 from penstock.operator.settings import SIDES, Bound
 from penstock.spark import pipeline
+from penstock.spark.places import place
 from penstock.spark.task import ARCHIVE, LEDGER, THROUGH, archive_schema, latency_of, ledger_columns, unpacked
 from penstock.streams.times import Clock, nanoseconds
 
@@ -83,6 +85,13 @@ def write(
 
     writer = raw.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(write_batch)
     return (writer if trigger is None else writer.trigger(**_trigger(trigger))).start()
+
+
+def query_of(checkpoint: str) -> str:
+    """Return the identity of the query that has a checkpoint; another one that begins there anew has another."""
+    system, base = place(checkpoint)
+    with system.open_input_stream(f"{base}/metadata") as file:
+        return str(json.loads(file.read())["id"])
 
 
 def in_time(settings: Any, trigger: Any) -> None:
