@@ -218,6 +218,20 @@ class Model:
             left -= volume
         return got
 
+    def told_apart(self) -> bool:
+        """Whether pairs by age differ by two standard deviations more than independent ones would."""
+        known = [cell for side in self.learned for cell in side]
+        pairs, tried = (sum(column) for column in zip(*known, strict=True))
+        if not pairs:
+            return False
+        spread = usual = variance = 0.0
+        for found, of in known:
+            mean = of * pairs / tried
+            spread += (found - mean) ** 2 * 1.7 / max(1.0, mean)
+            usual += min(1.0, mean)
+            variance += (2 * mean * mean + mean) / max(1.0, mean) ** 2
+        return spread > usual + 2 * sqrt(variance)
+
     def notice(self) -> None:
         found = [sum(m[way] for side in self.matched for m in side) for way in range(2)]
         if self.rest:
@@ -228,7 +242,7 @@ class Model:
             if full >= 20 and (full - 2 * sqrt(full)) * selected_work > selected * full_work:
                 self.rest = 1
                 self.gains = [0.0] * 4
-        self.random = self.rest > 0
+        self.random = self.rest > 0 or (self.r < 0.9 and self.given.value is None and not self.told_apart())
         self.did.rests.append(self.random)
 
 

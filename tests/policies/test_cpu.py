@@ -110,7 +110,10 @@ def test_each_method_does_what_the_model_does(method: str, shift: int, speed: fl
     assert bool(want.dropped) == (method == "random-drop")
 
 
-def test_selection_that_brings_less_than_rows_at_random_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("skew", "seed", "ends"), [(1.0, 4, False), (0.0, 3, True)])
+def test_selection_that_brings_no_more_than_rows_at_random_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, *, skew: float, seed: int, ends: bool
+) -> None:
     rests: list[bool] = []
     notice = Controller._notice
 
@@ -119,10 +122,12 @@ def test_selection_that_brings_less_than_rows_at_random_is_noticed(monkeypatch: 
         rests.append(int(effort.mode[MODE]) == SOME)
 
     monkeypatch.setattr(Controller, "_notice", noted)
-    want, _ = agreed(setting("selective", 90.0, at_least=1, seed=3), streams(3, each=2.5, skew=0.0, surge=3))
+    given = setting("selective", 90.0, at_least=1, seed=seed)
+    want, _ = agreed(given, streams(seed, each=2.5, skew=skew, shift=37, surge=3))
     assert want.rests == rests
-    assert sum(rests) >= 1  # periods at random, which teach, and selection goes on
-    assert not rests[-1]
+    assert sum(rests) >= 1  # periods at random, which teach
+    assert sum(rests) < len(rests)  # then selection goes on
+    assert rests[-1] == ends  # but not where nothing tells ages apart
 
 
 @pytest.mark.parametrize(("combine", "joint"), [("max", max), ("mean", lambda a, b: (a + b) / 2)])

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from documents import ROOT, blocks
 from penstock.errors import ColumnError, InputError, OrderError, TimeError
 from penstock.jobs import planning, running, sql
-from penstock.jobs.parsing import Job, load, parse
+from penstock.jobs.parsing import Job, load, outputs, parse
 from penstock.spark import inputs, traces
 from penstock.streams import files
 from penstock.streams.workloads import zipf
@@ -258,6 +258,17 @@ def test_a_dry_run_looks_at_the_sink_too(spark: Any, tmp_path: Path, monkeypatch
         with pytest.raises(InputError, match=r"^sink\.key: got 'kee'; give an expression on key, ts_left, ts_right"):
             look(parse(head + kafka, tmp_path), spark)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["checkpoint", "sink.path"])
+def test_a_place_inside_a_file_is_named_before_anything_starts(spark: Any, tmp_path: Path, key: str) -> None:
+    job = parse(FIRST, tmp_path)
+    first = tmp_path / Path(outputs(job)[key]).relative_to(tmp_path).parts[0]
+    first.write_text("a file", encoding="utf-8")
+    for look in (planning.forecast, running.start):
+        with pytest.raises(InputError, match=rf"got .*; {first} is no folder that can be written to") as caught:
+            look(job, spark)
+        assert Path(outputs(job)[caught.value.argument]).is_relative_to(first)
 
 
 def test_a_sink_whose_jar_is_not_there_is_named_by_the_command(tmp_path: Path) -> None:

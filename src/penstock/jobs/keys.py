@@ -300,3 +300,11 @@ def parts_of(words: str) -> tuple[str, ...]:
 def placed(words: str, home: Path) -> str:
     """Return a path as the job file means it: relative ones begin in its folder."""
     return words if SCHEME.match(words) or Path(words).is_absolute() else str(home / words)
+
+
+def local(words: str) -> Path | None:
+    """Return a path on this machine as such; None: it is elsewhere."""
+    if not SCHEME.match(words):
+        return Path(words)
+    store, _, *folders = parts_of(words)
+    return Path("/", *folders) if store == "file" else None

@@ -692,8 +692,8 @@ def _refinable(settings: Settings | streams_of.Settings) -> None:
             repairable(settings)
 
 
-def _apart(job: Job) -> None:
-    """Raise if a folder is given twice, or one is inside another: what is written would be read, or removed."""
+def outputs(job: Job) -> dict[str, str]:
+    """Return the places that a job writes to, by the keys that name them."""
     wanted = {
         "checkpoint": job.checkpoint,
         "sink.path": getattr(job.sink, "path", None),
@@ -701,7 +701,12 @@ def _apart(job: Job) -> None:
         "archive.path": job.archive,
         "refine.into": None if job.refine is None else job.refine.into,
     }
-    written = {key: place for key, place in wanted.items() if place is not None}
+    return {key: place for key, place in wanted.items() if place is not None}
+
+
+def _apart(job: Job) -> None:
+    """Raise if a folder is given twice, or one is inside another: what is written would be read, or removed."""
+    written = outputs(job)
     read = {
         f"sources.{name}.path": source.path
         for name, source in zip(job.sources, job.streams, strict=True)

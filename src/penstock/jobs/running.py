@@ -1,6 +1,7 @@
 """Run a job: open its streams, join them, write what comes out, and go on until it ends or is told to."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import InputError
-from penstock.jobs.keys import within
+from penstock.jobs.keys import local, within
 from penstock.jobs.parsing import (
     ConsoleSink,
     Csv,
@@ -28,6 +29,7 @@ from penstock.jobs.parsing import (
     Source,
     TableSink,
     Zipf,
+    outputs,
 )
 from penstock.operator.settings import SIDES, Settings
 from penstock.spark import inputs, pipeline, traces, writing
@@ -97,9 +99,19 @@ def checked(job: Job, rows: Any) -> None:
         InputError: naming the key in the file.
     """
     writing.in_time(job.settings, job.triggered)
+    for key, place in outputs(job).items():
+        _takes_folders(key, place)
     if isinstance(job.sink, KafkaSink):
         with within("sink"):
             _keyed(rows, job.sink)
+
+
+def _takes_folders(key: str, place: str) -> None:
+    """Raise if no folder can be made at a place on this machine."""
+    path = local(place)
+    there = path and next((each for each in (path, *path.parents) if each.exists()), None)
+    if there and not (there.is_dir() and os.access(there, os.W_OK)):
+        raise InputError(key, place, f"{there} is no folder that can be written to: name another place")
 
 
 def joined(job: Job, spark: Any) -> Any:

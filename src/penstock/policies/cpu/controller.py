@@ -29,6 +29,7 @@ PAPERS = ("rate", "correlation", "direction")  # each with those before it, by t
 # entries of `notes`: the share r, rows that waited when the last period ended, and periods to go on at random
 SHARE, WAITED, REST = 0, 1, 2
 KEPT = 0.7  # how much of what was learned before a period counts after it
+FADED = 1 / (1 + KEPT)  # the variance of a count that fades so, by its mean, if what is counted comes by chance
 PROOF = 20  # pairs that full processing must have found before it can be called better
 BUSY_SHARE = 0.9  # a period that had time for less was busy
 RESTS = 1  # periods at random after selection was found to be worse: all of their comparisons teach
@@ -73,8 +74,8 @@ class Controller:
     Methods: "rate", "correlation" and "direction" are the paper's Algorithms 1 to 4, each with those before it.
     "selective", the default, is Algorithm 5, also for one type of rows; but what share is probed follows the queue,
     row by row, so that no period is lost to a wrong guess; all comparisons teach, and what they taught fades instead
-    of being forgotten; and if selected rows turn out to bring less than rows at random, some rows are processed fully
-    and others not at all for a while. "random-drop" drops rows at the queue.
+    of being forgotten; and while basic windows cannot be told apart, or if selected rows turn out to bring less than
+    rows at random, some rows are processed fully and others not at all. "random-drop" drops rows at the queue.
 
     References: gedik2007 §4, §5.
     """
@@ -156,10 +157,12 @@ class Controller:
             effort.fraction[...] = share
 
     def _notice(self, effort: Effort) -> None:
-        """Go on at random for a while if selection brought clearly less for its work than full processing did.
+        """Go on at random if nothing tells basic windows apart, or if selection brought clearly less for its work.
 
-        Only periods with too little time count: else everything is probed either way. Clearly is two standard
-        deviations of the pairs that full processing found.
+        Only periods with too little time count: else everything is probed either way. Clearly less than full
+        processing did is by two standard deviations of the pairs that it found; then some rows are processed fully
+        for a while. Where pairs are so few that their ages say nothing, selection goes by luck or habit: it may look
+        where least is, again and again, while rows at random find their share, and teach as much of every age.
         """
         notes, gains, tally = effort.notes, effort.gains, effort.tally
         if notes[REST] > 0:
@@ -169,7 +172,25 @@ class Controller:
             if gains[0] >= PROOF and (gains[0] - 2 * np.sqrt(gains[0])) * gains[3] > gains[1] * gains[2]:
                 notes[REST] = RESTS
                 gains[:] = 0
-        effort.mode[0] = SOME if notes[REST] > 0 else SELECTED
+        alike = notes[SHARE] < BUSY_SHARE and self.values.shape[0] == 1 and not self._told_apart(effort)
+        effort.mode[0] = SOME if notes[REST] > 0 or alike else SELECTED
+
+    def _told_apart(self, effort: Effort) -> bool:
+        """Say whether the pairs of basic windows differ by more than chance.
+
+        Squared differences from what a window would bring if all were alike, in units of their variance, are added
+        up. By chance they come to one for each window that is to bring a pair or more; to less, if less. Two standard
+        deviations more are not chance. Counts that fade vary less than whole ones.
+        """
+        known = np.concatenate([effort.learned[side, :count] for side, count in enumerate(self.windows)])
+        pairs, tried = known.T
+        if not pairs.any():
+            return False
+        alike = tried * (pairs.sum() / tried.sum())
+        least = np.maximum(alike, 1.0)
+        spread = ((pairs - alike) ** 2 / (FADED * least)).sum()
+        by_chance = (alike / least).sum() + 2 * np.sqrt(((2 * alike**2 + alike) / least**2).sum())
+        return bool(spread > by_chance)
 
 
 def next_end(ended: float, tick: int, period: int) -> float:
