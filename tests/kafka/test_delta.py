@@ -98,7 +98,8 @@ def test_a_delta_table_is_written_and_read(tmp_path: Path, env: dict[str, str]) 
     for name, column in (("pairs", "ts_left"), ("again", "ts_right")):
         times = np.sort(pairs[column].to_numpy())
         held = np.arange(1, times.size + 1) - np.searchsorted(times, times - np.timedelta64(3, "s"), "right")
-        assert 0.5 * held.mean() < foreseen["sources"][name]["window_rows"] <= held.max()
+        usual = times.size * (np.timedelta64(3, "s") / (times[-1] - times[0]))  # by the clock: pairs come in clumps
+        assert 0.5 * usual < foreseen["sources"][name]["window_rows"] <= held.max()
     ran(tmp_path / "reads.toml", READS, env)
     left, right = (
         pairs.select(["key", name]).rename_columns(["key", "ts"]).sort_by("ts") for name in ("ts_left", "ts_right")
