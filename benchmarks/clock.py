@@ -24,6 +24,7 @@ METHODS = ("auto", "random-drop")
 SPAN = 5  # seconds
 LEAST = 0.01  # seconds between two looks at what has come
 BEGINNING = 2  # windows that a join may take to learn, and to fill
+FIRST = 3  # seconds in which a process loads what was compiled: no controller is to blame for that
 MOST = 2 * LATENCY  # seconds of rows that a join gets at once
 TRIAL, SLICE = 2 * SPAN, 0.25  # seconds of a trial, and of what is pushed at once in it
 LOWEST, STEPS = 1000.0, 3  # the first rate that is tried, and how often it is halved to be sure
@@ -233,6 +234,8 @@ def measure(wanted: Wanted) -> Iterator[dict[str, Any]]:
         rate = wanted.rate or sustainable(case)
         print(f"{case.name}: {rate:,.0f} rows a second", flush=True)
         apart, total = distances(case), sum(table.num_rows for table in case.tables)
+        for method in wanted.methods:
+            play(case, rate, method, FIRST)
         for speed in wanted.speeds:
             exact = exact_share(apart, total, speed * rate)
             for method in wanted.methods:
