@@ -55,7 +55,8 @@ def whole(settings: Settings) -> Settings:
 def tables_of(streams: Any) -> dict[str, pa.Table]:
     """Return tables by name, whatever they came as."""
     if not isinstance(streams, Mapping) or len(streams) < 2:
-        raise InputError("streams", repr(streams), "give two or more tables by name")
+        got = f"one, {', '.join(map(repr, streams))}" if isinstance(streams, Mapping) and streams else repr(streams)
+        raise InputError("streams", got, "give two or more tables by name")
     tables: dict[str, pa.Table] = {}
     for name, rows in streams.items():
         if not isinstance(name, str) or not name:
