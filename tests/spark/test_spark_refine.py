@@ -17,6 +17,7 @@ from documents import ROOT, blocks, steps
 from penstock.errors import ColumnError, InputError, PolicyError, StateError, WindowError
 from penstock.operator.join import settings_of
 from penstock.spark import refine as refining
+from penstock.spark.places import place
 from penstock.streams.workloads import zipf
 from shell import around, typed
 from streaming import counted, read_stream, straggling, write_batches
@@ -140,6 +141,28 @@ def test_a_run_that_was_interrupted_goes_on(
     assert whole == counted(pen.refine(**where, **HOW))  # nothing is left to do
     assert len(made) == count
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "rest").rglob("*")}
+
+
+def test_a_run_that_was_killed_while_it_noted_its_arguments_goes_on(
+    spark: Any, written: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed:
+        def __init__(self, system: Any) -> None:
+            self.system = system
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.system, name)
+
+        def open_output_stream(self, path: str) -> Any:
+            Path(path).write_text("{", encoding="utf-8")
+            raise InterruptedError("the driver is killed")
+
+    where: dict[str, Any] = {**folders(written), "into": str(tmp_path / "rest"), "spark": spark}
+    with monkeypatch.context() as once:
+        once.setattr("penstock.spark.folders.place", lambda path: (Killed(place(path)[0]), place(path)[1]))
+        with pytest.raises(InterruptedError):
+            pen.refine(**where, **HOW)
+    assert counted(pen.refine(**folders(written), **HOW)) == counted(pen.refine(**where, **HOW))
 
 
 def test_the_archive_is_kept_as_long_as_told(spark: Any, written: dict[str, str], tmp_path: Path) -> None:

@@ -230,8 +230,9 @@ def _same_arguments(into: str, settings: Any, names: tuple[str, ...]) -> None:
     path = f"{base}/{ABOUT}"
     if system.get_file_info([path])[0].type == fs.FileType.NotFound:
         system.create_dir(base)
-        with system.open_output_stream(path) as file:
+        with system.open_output_stream(f"{path}.new") as file:
             file.write(json.dumps(today).encode())
+        system.move(f"{path}.new", path)  # so that it is whole, or not there
         return
     with system.open_input_stream(path) as file:
         before = json.loads(file.read())
