@@ -36,7 +36,7 @@ from penstock.streams.encodings import decoded, decoded_schema
 from penstock.streams.intake import NO_FLOATS, NO_INTS, NO_LATE, NO_ROWS, Intake, Ready, Side
 from penstock.streams.payload import Payload, give_back
 
-VERSION = 14  # of the saved state
+VERSION = 15  # of the saved state
 LEDGER = ("keep", "off")
 MOST_WAITING = 1 << 20  # rows that wait to know the columns of another stream, before more are refused
 FREED, RESTS = 1 << 24, 5.0  # bytes to give back at once, and seconds between: what is used again had to be got anew

@@ -2,8 +2,8 @@
 
 Which half-life is best is asked of small shadows of the join, one for each half-life. A shadow keeps the tuples whose
 key it deems likely enough; its *price*, how likely that is, follows the share of arrivals that memory has room for.
-What a shadow would have met lately is its *gain*. One of them forgets almost nothing, until arrivals are far more
-likely by what came lately than by its counts: then those are its counts.
+What one would have met lately beyond what that of the present half-life did is its *lead*. One of them forgets almost
+nothing, until arrivals are far more likely by what came lately than by its counts: then those are its counts.
 
 At which ages partners come is counted from the latest arrival of each key and side, kept or not, so that what was
 given up does not hide what it would have met. Partners at an age beyond what the key's frequency foretells, and
@@ -52,13 +52,15 @@ PACE = 0.05  # of prices
 LEAST_PRICE = 1e-12
 FEW, ENOUGH = 32, 256  # arrivals between two lessons: of the sample for it to be large enough, and of all
 LESSONS = 8  # a span, at most
+SOFT = 0.25  # a share of the price: as far on either side of it a shadow keeps a part of a key's tuples
+TOGETHER = 32  # arrivals whose leads are squared as one: prices go up and down within some twenty
 KEPT_GAIN = 2.0 ** (-1 / 64)  # a lesson: half is left after eight spans
 KEPT = 2.0 ** (-1 / 32)
 DOUBT, SLACK = 4.0, 0.1  # what is no chance: so many deviations, and so large a share, more than foretold
 OFF = 1.25  # times as much, or as little: what is worth an order laid out anew
 OFF_WORTH, OFF_TRUST = 0.05, 0.05
 SURELY = 2.0  # deviations of a variance
-BETTER, LUCK = 1.002, 1.5  # what another half-life must bring to be taken: more, and deviations of what is brought
+BETTER, LUCK = 0.002, 2.0  # what another half-life must bring to be taken: more, and deviations of what is more
 IDLE = 2  # spans after which a key makes room for another
 LARGE = 400  # halves of the shortest life after which weights are brought back; squares of them must have room
 SIZES, MIDDLE = 64, 32  # classes of importance, one for each power of two; that of 0.5 to 1
@@ -83,7 +85,10 @@ RECORD = np.dtype(
             ("fresh", np.float64, (2, LIVES.size)),  # what an arrival weighs now
             ("stays", np.float64, (2,)),  # what a tuple in a shadow weighs now
             ("price", np.float64, (LIVES.size,)),
-            ("gain", np.float64, (LIVES.size,)),
+            ("gain", np.float64),  # what the shadow of the chosen half-life met
+            ("more", np.float64, (LIVES.size,)),  # what others met more, in the latest stretch of arrivals
+            ("lead", np.float64, (LIVES.size,)),  # the same before, and the squares of it, stretch by stretch
+            ("varied", np.float64, (LIVES.size,)),
             ("steps", np.float64, (2,)),  # what a price is multiplied by when a tuple is not kept, and when it is
             # (side, row, class): partners that came at that age of the latest arrival; latest arrivals that another
             # followed at that age (the last class: beyond the span); the same, each times how likely a partner was
@@ -307,8 +312,15 @@ def learn(lessons: np.record, side: int, code: int) -> None:
     learn_ages(lessons, side, cell)
     suspect(lessons, side, cell)
     add_weight(lessons, side, cell, LATELY)
+    met = learn_life(lessons, side, cell, lessons.chosen)
+    lessons.gain += met
     for life in range(LATELY + 1, LIVES.size):
-        learn_life(lessons, side, cell, life)
+        if life != lessons.chosen:
+            lessons.more[life] += learn_life(lessons, side, cell, wide(life)) - met
+            if wide(lessons.sampled) % TOGETHER == 0:
+                lessons.lead[life] += lessons.more[life]
+                lessons.varied[life] += lessons.more[life] ** 2
+                lessons.more[life] = 0.0
 
 
 @part
@@ -343,14 +355,18 @@ def suspect(lessons: np.record, side: int, cell: int) -> None:
     """Compare how likely an arrival was by what came lately, or else by the counts, with how likely by the counts.
 
     The product of that over the arrivals since it was least (Page's test, of both sides) says whether keys have
-    changed.
+    changed. If sides are alike, what came on either is what came.
     """
-    few, many = lessons.total[side, LATELY], lessons.total[side, RENEWED]
+    other, few, many = 1 - side, lessons.total[side, LATELY], lessons.total[side, RENEWED]
+    came, before = lessons.weight[cell, side, LATELY], lessons.weight[cell, side, RENEWED]
+    if lessons.alike_sides == 1:
+        few, many = few + lessons.total[other, LATELY], many + lessons.total[other, RENEWED]
+        came, before = came + lessons.weight[cell, other, LATELY], before + lessons.weight[cell, other, RENEWED]
     if few <= 0.0 or many <= 0.0:
         return
     half = lessons.fresh[side, RENEWED] / 2  # nobody is impossible
-    lately = lessons.weight[cell, side, LATELY] / few
-    so_far = (lessons.weight[cell, side, RENEWED] + half) / (many + half)
+    lately = came / few
+    so_far = (before + half) / (many + half)
     against = lessons.against[side] * (1.0 + lately / so_far) / 2
     lessons.against[side] = min(max(against, 1.0), MOST_AGAINST)
 
@@ -403,25 +419,33 @@ def add_weight(lessons: np.record, side: int, cell: int, life: int) -> None:
 
 
 @part
-def learn_life(lessons: np.record, side: int, cell: int, life: int) -> None:
-    """Let an arrival meet what a shadow holds, and enter it.
+def learn_life(lessons: np.record, side: int, cell: int, life: int) -> float:
+    """Let an arrival meet what a shadow holds, and enter it; returns how many it met.
 
-    Whoever came in the same tick is met whatever is given up, and is no gain.
+    Whoever came in the same tick is met whatever is given up, and does not count.
     """
-    other, price = 1 - side, lessons.price[life]
+    other, price, met = 1 - side, lessons.price[life], 0.0
     if lessons.total[side, life] > 0.0:
-        if lessons.weight[cell, side, life] * lessons.pace[side] >= price * lessons.total[side, life]:
-            met = lessons.held[cell, other, life] / lessons.stays[other]
-            if lessons.last[cell, other] == lessons.clock[other, 0]:
-                met = max(met - lessons.now[cell, other], 0.0)
-            lessons.gain[life] += met
-        else:
+        share = part_kept(lessons.weight[cell, side, life] * lessons.pace[side], price * lessons.total[side, life])
+        if share == 0.0:
             lessons.held[cell, other, life] = 0.0
+        met = lessons.held[cell, other, life] / lessons.stays[other]
+        if lessons.last[cell, other] == lessons.clock[other, 0]:
+            met = max(met - lessons.now[cell, other], 0.0)
+        met *= share
     add_weight(lessons, side, cell, life)
     if lessons.total[other, life] > 0.0:
-        kept = lessons.weight[cell, other, life] * lessons.pace[other] >= price * lessons.total[other, life]
-        lessons.held[cell, side, life] = lessons.held[cell, side, life] + lessons.stays[side] if kept else 0.0
-        lessons.price[life] = max(price * lessons.steps[1 if kept else 0], LEAST_PRICE)
+        share = part_kept(lessons.weight[cell, other, life] * lessons.pace[other], price * lessons.total[other, life])
+        lessons.held[cell, side, life] = lessons.held[cell, side, life] + lessons.stays[side] if share > 0.0 else 0.0
+        step = share * lessons.steps[1] + (1.0 - share) * lessons.steps[0]
+        lessons.price[life] = max(price * step, LEAST_PRICE)
+    return met
+
+
+@part
+def part_kept(likely: float, price: float) -> float:
+    """Return which part of a key's tuples a shadow keeps: half at the price, so that it can come to rest there."""
+    return min(max((1.0 + (likely / price - 1.0) / SOFT) / 2, 0.0), 1.0)
 
 
 @part
@@ -488,20 +512,24 @@ def conclude(lessons: np.record, held: int) -> None:
 
 @part
 def choose_life(lessons: np.record) -> None:
-    """Take the half-life whose shadow gained most, if that is more than the present one's and no chance.
+    """Take the half-life whose shadow leads most, if by enough and not by chance.
 
     Of equals the longest: it forgets least that may be needed.
     """
-    gain = lessons.gain[lessons.chosen]
-    best, most = wide(lessons.chosen), BETTER * gain + LUCK * math.sqrt(gain)
+    best, most = wide(lessons.chosen), 0.0
     for life in range(LIVES.size - 1, LATELY, -1):
-        if lessons.gain[life] > most:
-            best, most = wide(life), lessons.gain[life]
+        lead = lessons.lead[life]
+        if lead > max(most, BETTER * lessons.gain + LUCK * math.sqrt(lessons.varied[life])):
+            best, most = wide(life), lead
+        lessons.lead[life] *= KEPT_GAIN
+        lessons.varied[life] *= KEPT_GAIN**2
+    lessons.gain *= KEPT_GAIN
     if best != lessons.chosen:
         lessons.chosen = best
         lessons.adopts = 1
-    for life in range(LIVES.size):
-        lessons.gain[life] *= KEPT_GAIN
+        lessons.lead[:] = 0.0
+        lessons.varied[:] = 0.0
+        lessons.more[:] = 0.0
 
 
 @part

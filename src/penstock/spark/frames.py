@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 
-FORMAT = 9  # of everything a shard keeps in the state store
+FORMAT = 10  # of everything a shard keeps in the state store
 PIECE = 256 * 1024  # state stores move values of some hundred KB best
 WORD = 8
 CODEC = "lz4"
