@@ -28,7 +28,7 @@ from penstock.streams.sets import Condition
 LATENCY = 10.0  # seconds: rows wait for the watermark, which is a micro-batch behind
 SLICE = 0.5  # seconds of stream in a file
 BEGINNING = 30.0  # seconds that workers may take to start, and joins to learn
-FIRST, DOUBLINGS, BETWEEN = 4000.0, 7, 1.5  # rates that are tried: the first, doubled at most so often, one between
+FIRST, BETWEEN = 32_000.0, 1.5  # rates that are tried: the first, twice or half the one before, and one between
 TRIAL = 75.0  # seconds of a trial, the beginning included
 SIDES = ("left", "right")
 
@@ -123,8 +123,13 @@ def play(spark: Any, case: Case, rate: float, method: str | None, seconds: float
 def sustainable(spark: Any, case: Case) -> float:
     """Return the highest of some rates at which exact pairs come out in time."""
     rate = FIRST
-    while rate < FIRST * 2**DOUBLINGS and keeps_up(spark, case, 2 * rate):
-        rate *= 2
+    if keeps_up(spark, case, rate):
+        while keeps_up(spark, case, 2 * rate):
+            rate *= 2
+    else:
+        rate /= 2
+        while not keeps_up(spark, case, rate):
+            rate /= 2
     return BETWEEN * rate if keeps_up(spark, case, BETWEEN * rate) else rate
 
 

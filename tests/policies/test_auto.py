@@ -39,6 +39,15 @@ def test_where_there_is_nothing_to_learn_it_is_prob() -> None:
     assert want.ledger == got.ledger
 
 
+def test_one_side_may_be_silent_for_hundreds_of_spans() -> None:
+    rows, span = 60_000, 100  # then nothing is left of what was counted on the other: fewer bits than a number has
+    key = np.random.default_rng(9).integers(0, 400, rows)
+    how: dict[str, Any] = {**JOIN, "window": span, "memory": 20, "policy": "auto"}
+    right = table(key[::-1][: 10 * span])
+    found = [pen.run(table(left), right, **how).report.pairs for left in (key, key[: 12 * span])]
+    assert found[0] == found[1] > 0
+
+
 def test_it_follows_popular_keys() -> None:
     rows, turn, memory = 6000, 500, 10
     rng = np.random.default_rng(5)

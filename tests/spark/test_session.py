@@ -45,12 +45,11 @@ def test_configure_adds_what_is_missing(master: str, partitions: str | None) -> 
     options = pen.configure(Builder(spark__master=master)).options
     assert options[session.PROVIDER] == session.ROCKSDB
     assert options[session.CHANGELOG] == "true"
-    assert options[session.BYTES] == session.UNLIMITED
     assert options.get(session.PARTITIONS) == partitions
 
 
 def test_configure_overrides_nothing() -> None:
-    mine = {session.PROVIDER: "my.Provider", session.CHANGELOG: "false", session.PARTITIONS: "7", session.BYTES: "1m"}
+    mine = {session.PROVIDER: "my.Provider", session.CHANGELOG: "false", session.PARTITIONS: "7"}
     builder = Builder(spark__master="local[2]")
     for name, value in mine.items():
         builder.config(name, value)

@@ -360,8 +360,12 @@ def suspect(lessons: np.record, side: int, cell: int) -> None:
     other, few, many = 1 - side, lessons.total[side, LATELY], lessons.total[side, RENEWED]
     came, before = lessons.weight[cell, side, LATELY], lessons.weight[cell, side, RENEWED]
     if lessons.alike_sides == 1:
-        few, many = few + lessons.total[other, LATELY], many + lessons.total[other, RENEWED]
-        came, before = came + lessons.weight[cell, other, LATELY], before + lessons.weight[cell, other, RENEWED]
+        unit = lessons.fresh[side, LATELY] / lessons.fresh[other, LATELY]  # each side may have a clock of its own
+        few += unit * lessons.total[other, LATELY]
+        came += unit * lessons.weight[cell, other, LATELY]
+        unit = lessons.fresh[side, RENEWED] / lessons.fresh[other, RENEWED]
+        many += unit * lessons.total[other, RENEWED]
+        before += unit * lessons.weight[cell, other, RENEWED]
     if few <= 0.0 or many <= 0.0:
         return
     half = lessons.fresh[side, RENEWED] / 2  # nobody is impossible
@@ -445,7 +449,11 @@ def learn_life(lessons: np.record, side: int, cell: int, life: int) -> float:
 @part
 def part_kept(likely: float, price: float) -> float:
     """Return which part of a key's tuples a shadow keeps: half at the price, so that it can come to rest there."""
-    return min(max((1.0 + (likely / price - 1.0) / SOFT) / 2, 0.0), 1.0)
+    if likely >= (1.0 + SOFT) * price:  # as both are, where a side has been silent for so long that nothing is left
+        return 1.0
+    if likely <= (1.0 - SOFT) * price:
+        return 0.0
+    return (1.0 + (likely / price - 1.0) / SOFT) / 2
 
 
 @part

@@ -1,6 +1,6 @@
 """Pack rows by shard into Arrow blobs before the shuffle, and unpack them in an order that no shuffle changes.
 
-Rows that cross into Python one by one cost more than joining them; a blob holds many rows of one side, shard and
+Rows that cross into Python one by one cost more than joining them; a blob holds all rows of one side, shard and
 task. Every task also sends each shard a blob without rows, so that a shard hears of every micro-batch, and, where
 budgets move, of what came to all shards; where time on the wall counts, of when the task began and ended.
 """
@@ -25,10 +25,7 @@ from penstock.streams.sets import prefixes
 FINGERPRINT = "__penstock_fingerprint"
 PACKED = pa.schema([("shard", pa.int32()), ("side", pa.int32()), ("rows", pa.int64()), ("data", pa.binary())])
 PACKED_DDL = "shard int, side int, rows long, data binary"
-FULL = 1 << 17  # rows that are packed at once
-LARGEST = (
-    1 << 17
-)  # bytes of a blob, but for its last row: Spark hands over up to 10,000 in one batch, of at most 2 GB
+FULL = 1 << 17  # rows in one blob at most
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -48,12 +45,7 @@ def packer(
         order = np.argsort(shard, kind="stable")
         ends = np.searchsorted(shard[order], np.arange(shards + 1))
         table = table.take(pa.array(row[order]))
-        step = max(1, LARGEST * table.num_rows // max(1, table.nbytes))
-        cut = [
-            (at, low, min(low + step, int(ends[at + 1])))
-            for at in range(shards)
-            for low in range(int(ends[at]), int(ends[at + 1]), step)
-        ]
+        cut = [(at, int(ends[at]), int(ends[at + 1])) for at in range(shards) if ends[at] < ends[at + 1]]
         return packed([(ids[at], side, end - low, saving.to_ipc(table[low:end])) for at, low, end in cut])
 
     def pack(batches: Batches) -> Batches:

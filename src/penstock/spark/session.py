@@ -11,15 +11,12 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 PARTITIONS = "spark.sql.shuffle.partitions"
-# Spark hands rows to Python in batches of so many records and bytes. For the second it sums up the sizes of all its
-# buffers with every row, which takes long; where there is no limit it does not.
-BYTES, UNLIMITED = "spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1)
 
 
 def configure(builder: Any) -> Any:
     """Return a SparkSession builder with what Penstock needs; options already set stay as they are."""
     given = dict(getattr(builder, "_options", {}))
-    wanted = {PROVIDER: ROCKSDB, CHANGELOG: "true", BYTES: UNLIMITED}
+    wanted = {PROVIDER: ROCKSDB, CHANGELOG: "true"}
     remote = str(given.get("spark.remote", ""))
     cores = _local_cores(remote or str(given.get("spark.master", "")))
     if cores:  # a shard for each core; 200 partitions, Spark's default, are 200 tasks a micro-batch

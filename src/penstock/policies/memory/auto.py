@@ -95,7 +95,7 @@ class Auto(Learned):
 
     The idea: the optimum pays a price for every tick that a tuple is in memory, so a tuple is worth the best average
     gain per tick that it can still reach. How likely a key is to come is counted with a half-life that follows drift:
-    of five, the one by which a small shadow of the join has met most lately; one of them starts afresh when what
+    of five, the one by which a small shadow of the join meets most; one of them starts afresh when what
     comes contradicts it. Where the keys of both sides are alike, both are counted. If partners come at some ages more
     often than keys foretell, that counts as well; else the order is that of PROB. Where rows have an importance, the
     gain is what the pairs are worth (`Valued`). Ties as PROB.
