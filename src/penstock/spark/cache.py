@@ -32,7 +32,7 @@ from penstock.operator import join, multijoin
 from penstock.spark import frames
 from penstock.spark.task import Engine
 
-FORGET = 3_600.0  # seconds after which a file nobody used may go: they are in memory, and can be rebuilt
+FORGET = 600.0  # seconds after which a file nobody used may go: they are in memory, and can be rebuilt
 SMALL = 1 << 14  # bytes; arrays up to this size are part of the head
 HEAD = "head"
 LINE = 64  # bytes; where arrays begin in a file
