@@ -545,11 +545,11 @@ def test_an_engine_that_cannot_be_left_leaves_nothing(engines: Path, monkeypatch
     assert list(engines.iterdir()) == []
 
 
-def test_files_that_nobody_used_for_an_hour_go(engines: Path) -> None:
+def test_files_that_nobody_used_for_ten_minutes_go(engines: Path) -> None:
     shard = Shard(task_of(SCHEMAS))
     played(shard, range(1))
     old, young = engines / "gone-0", engines / "slow-0"
-    for path, age in ((old, 3_700), (young, 3_500)):
+    for path, age in ((old, 650), (young, 550)):
         path.write_bytes(b"")
         os.utime(path, (time.time() - age, time.time() - age))
     played(shard, range(1, 2))
